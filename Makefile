@@ -1,0 +1,24 @@
+# The few commands of the project; each installs what is missing first (scripts/setup says what).
+.PHONY: demo test bench check format build
+ROWS ?= *
+
+build:
+	@scripts/setup
+	@scripts/build release
+
+demo: build
+	@scripts/demo
+
+test: build
+	@scripts/test build
+
+bench: build
+	@bench/run $(ROWS)
+
+check:
+	@scripts/setup lint
+	@scripts/check
+
+format:
+	@scripts/setup lint
+	@scripts/sources | xargs clang-format-19 -i

@@ -1,0 +1,87 @@
+// The physical floor under each row: what the machine takes for the same bytes with nothing of ours around them.
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+
+#include "row.h"
+
+namespace gradwire::bench {
+namespace {
+
+constexpr size_t megabyte = 1024 * 1024;
+
+void read_fully(int socket, char* to, size_t size) {
+  while (size > 0) {
+    const ssize_t count = ::read(socket, to, size);
+    if (count <= 0) _exit(0);
+    to += count;
+    size -= static_cast<size_t>(count);
+  }
+}
+
+void write_fully(int socket, const char* from, size_t size) {
+  while (size > 0) {
+    const ssize_t count = ::write(socket, from, size);
+    if (count <= 0) _exit(0);
+    from += count;
+    size -= static_cast<size_t>(count);
+  }
+}
+
+// Blocking sockets, two processes: the other end reads `size` bytes and answers with `answer` bytes.
+double socket_seconds(size_t size, size_t answer, int repeats) {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) return 0;
+  const pid_t child = fork();
+  std::unique_ptr<char[]> bytes(new char[std::max(size, answer)]());
+  if (child == 0) {
+    ::close(pair[0]);
+    for (;;) {
+      read_fully(pair[1], bytes.get(), size);
+      write_fully(pair[1], bytes.get(), answer);
+    }
+  }
+  ::close(pair[1]);
+  const double seconds = median_seconds(repeats, [&] {
+    write_fully(pair[0], bytes.get(), size);
+    read_fully(pair[0], bytes.get(), answer);
+  });
+  ::close(pair[0]);
+  waitpid(child, nullptr, 0);
+  return seconds;
+}
+
+double memcpy_seconds(size_t size, int repeats) {
+  std::unique_ptr<char[]> from(new char[size]());
+  std::unique_ptr<char[]> to(new char[size]());
+  volatile char seen = 0;
+  return median_seconds(repeats, [&] {
+    std::memcpy(to.get(), from.get(), size);
+    seen = to[size - 1];
+  });
+}
+
+}  // namespace
+
+std::vector<Row> floor_rows() {
+  std::vector<Row> rows;
+  const auto ping_pong = [] { return 1e6 * socket_seconds(64, 64, 20000); };
+  rows.push_back({"session.ping_pong.64B", "us", ping_pong});
+  rows.push_back({"call.blocking.function", "us", ping_pong});
+  // 256 messages a system call, as many bytes as ours have with their headers.
+  rows.push_back({"session.messages.64B", "per_second", [] { return 256 / socket_seconds(256 * 128, 1, 5000); }});
+  for (size_t size : {1, 16, 256}) {
+    const int repeats = size == 256 ? 9 : size == 16 ? 101 : 1001;
+    rows.push_back({"session.one_way." + std::to_string(size) + "MB", "ms",
+                    [=] { return 1e3 * memcpy_seconds(size * megabyte, repeats); }});
+    rows.push_back({"call.round_trip." + std::to_string(size) + "MB", "ms",
+                    [=] { return 2e3 * memcpy_seconds(size * megabyte, repeats); }});
+  }
+  rows.push_back({"session.one_way.stream.256MB", "ms", [] { return 1e3 * socket_seconds(256 * megabyte, 1, 9); }});
+  return rows;
+}
+
+}  // namespace gradwire::bench

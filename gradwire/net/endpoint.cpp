@@ -1,0 +1,161 @@
+#include "gradwire/net/endpoint.h"
+
+#include <c10/util/Logging.h>
+#include <fmt/format.h>
+
+namespace gradwire::net {
+namespace {
+
+// A Hello lists unfinished bulks and segments; more than this is no Hello.
+constexpr size_t largest_hello = size_t{1} << 20U;
+
+}  // namespace
+
+struct Endpoint::Greeting {
+  explicit Greeting(std::shared_ptr<Link> link) : channel(std::make_shared<Channel>(std::move(link))) {}
+  std::shared_ptr<Channel> channel;
+  bool over = false;
+
+  void answer(std::string frame) {
+    const iovec buffer{frame.data(), frame.size()};
+    channel->link().write({&buffer, 1}, {});
+    close();
+  }
+  void close() {
+    over = true;
+    channel->link().close();
+  }
+};
+
+std::shared_ptr<Endpoint> Endpoint::open(SessionPlace place, Record identity, SessionOptions options) {
+  std::shared_ptr<Endpoint> endpoint(new Endpoint(std::move(place), std::move(identity), options));
+  endpoint->place_.transport->listen(endpoint->record_,
+                                     [weak = endpoint->weak_from_this()](std::shared_ptr<Link> link) {
+                                       if (std::shared_ptr<Endpoint> self = weak.lock())
+                                         self->accepted(std::move(link));
+                                       else
+                                         link->close();
+                                     });
+  return endpoint;
+}
+
+Endpoint::~Endpoint() { close(); }
+
+void Endpoint::accepted(std::shared_ptr<Link> link) {
+  auto greeting = std::make_shared<Greeting>(std::move(link));
+  greeting->channel->link().watch(
+      [weak = weak_from_this(), greeting] {
+        if (std::shared_ptr<Endpoint> self = weak.lock()) self->greet(greeting);
+      },
+      [] {});
+  greeting->channel->link().want_readable(true);
+  place_.loop->after(options_.peer_timeout / 8, [weak = std::weak_ptr(greeting)] {
+    if (auto late = weak.lock(); late && !late->over) late->close();  // L4
+  });
+}
+
+void Endpoint::greet(const std::shared_ptr<Greeting>& greeting) {
+  if (greeting->over) return;
+  const Transfer transfer = greeting->channel->fill();
+  try {
+    const Channel::Event event = greeting->channel->next();
+    if (event.header.payload_size > largest_hello) throw wire::MalformedError("Hello that is too long");
+    if (event.kind == Channel::EventKind::frame) {
+      if (event.header.kind != FrameKind::hello)
+        throw wire::MalformedError("connection that does not begin with Hello");
+      greeting->over = true;
+      greeting->channel->link().want_readable(false);
+      // In a turn of its own: the session sets its own callbacks on the link, and this is one of the old.
+      place_.loop->post([weak = weak_from_this(), greeting, hello = decode_hello(event.payload)] {
+        if (std::shared_ptr<Endpoint> self = weak.lock())
+          self->introduce(greeting, hello);
+        else
+          greeting->close();
+      });
+      return;
+    }
+  } catch (const wire::MalformedError& error) {
+    LOG(WARNING) << "gradwire: " << record_.name << " closes a connection: " << error.what();
+    greeting->close();
+  }
+  if (transfer.closed) greeting->close();
+}
+
+// L3, as far as it does not need the session's lock.
+void Endpoint::introduce(const std::shared_ptr<Greeting>& greeting, const Hello& hello) {
+  if (hello.version != protocol_version) {
+    const std::string why =
+        fmt::format("{} speaks version {} of the protocol, the caller version {}: use one release on both",
+                    record_.name, protocol_version, hello.version);
+    std::string frame;
+    encode(frame, {.payload_size = static_cast<uint32_t>(why.size()), .kind = FrameKind::incompatible});
+    LOG(WARNING) << "gradwire: " << why;
+    return greeting->answer(frame + why);
+  }
+  if (hello.yours != record_.incarnation)
+    return greeting->answer(encode_plain(FrameKind::not_me, static_cast<uint64_t>(record_.incarnation)));
+  std::shared_ptr<Session> session;
+  {
+    MutexLock lock(mutex_);
+    if (closed_) return greeting->close();
+    std::shared_ptr<Session>& entry = sessions_[hello.mine.incarnation];
+    if (!entry) entry = Session::make(place_, record_, hello.mine, options_);
+    session = entry;
+  }
+  session->accept(greeting->channel, hello);
+}
+
+std::shared_ptr<Session> Endpoint::session(const Record& peer) {
+  std::shared_ptr<Session> session;
+  bool fresh = false;
+  bool closed;
+  {
+    MutexLock lock(mutex_);
+    closed = closed_;
+    std::shared_ptr<Session>& entry = sessions_[peer.incarnation];
+    fresh = !entry;
+    if (fresh) entry = Session::make(place_, record_, peer, options_);
+    session = entry;
+  }
+  if (closed) session->end_now(GoneReason::left, "this worker has left");
+  if (fresh && !closed) session->dial();
+  return session;
+}
+
+std::shared_ptr<Session> Endpoint::find(Incarnation peer) {
+  MutexLock lock(mutex_);
+  auto found = sessions_.find(peer);
+  return found == sessions_.end() || found->second->ended() ? nullptr : found->second;
+}
+
+std::vector<std::shared_ptr<Session>> Endpoint::sessions() {
+  MutexLock lock(mutex_);
+  std::vector<std::shared_ptr<Session>> all;
+  for (const auto& [incarnation, session] : sessions_)
+    if (!session->ended()) all.push_back(session);
+  return all;
+}
+
+void Endpoint::leave(Duration limit, std::function<void()> left) {
+  const std::vector<std::shared_ptr<Session>> all = sessions();
+  if (all.empty()) return place_.loop->post(std::move(left));
+  auto waited_for = std::make_shared<std::atomic<size_t>>(all.size());
+  auto call = std::make_shared<std::function<void()>>(std::move(left));
+  for (const std::shared_ptr<Session>& session : all)
+    session->leave(limit, [waited_for, call] {
+      if (waited_for->fetch_sub(1) == 1) (*call)();
+    });
+}
+
+void Endpoint::close() {
+  std::unordered_map<Incarnation, std::shared_ptr<Session>> sessions;
+  {
+    MutexLock lock(mutex_);
+    if (std::exchange(closed_, true)) return;
+    sessions = sessions_;
+  }
+  place_.transport->close();
+  for (auto& [incarnation, session] : sessions) session->end_now(GoneReason::left, "this worker has left");
+}
+
+}  // namespace gradwire::net

@@ -1,0 +1,53 @@
+// A worker's place in the network: it listens, knows its sessions, and makes them on first use.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "gradwire/base/mutex.h"
+#include "gradwire/net/session.h"
+
+namespace gradwire::net {
+
+// Any thread may use it.
+class Endpoint : public std::enable_shared_from_this<Endpoint> {
+ public:
+  // Listens with the transport; `identity` needs a name, a rank and an incarnation, and gets its addresses here.
+  static std::shared_ptr<Endpoint> open(SessionPlace place, Record identity, SessionOptions options);
+  ~Endpoint();
+
+  const Record& record() const { return record_; }
+
+  // The session with that incarnation, made and dialled if there is none. One that has ended stays so.
+  std::shared_ptr<Session> session(const Record& peer) GRADWIRE_EXCLUDES(mutex_);
+  // Nothing if there is none that lives.
+  std::shared_ptr<Session> find(Incarnation peer) GRADWIRE_EXCLUDES(mutex_);
+  std::vector<std::shared_ptr<Session>> sessions() GRADWIRE_EXCLUDES(mutex_);
+
+  // Says goodbye on every session; `left` is called on the loop when all have heard it, or are gone, or after `limit`.
+  void leave(Duration limit, std::function<void()> left) GRADWIRE_EXCLUDES(mutex_);
+  // Stops listening and ends every session without a word: to the others it looks like a death.
+  void close() GRADWIRE_EXCLUDES(mutex_);
+
+ private:
+  Endpoint(SessionPlace place, Record identity, SessionOptions options)
+      : place_(std::move(place)), record_(std::move(identity)), options_(options) {}
+  // A connection whose Hello has not been read. Touched on the loop only.
+  struct Greeting;
+  void accepted(std::shared_ptr<Link> link);
+  void greet(const std::shared_ptr<Greeting>& greeting);
+  void introduce(const std::shared_ptr<Greeting>& greeting, const Hello& hello);
+
+  const SessionPlace place_;
+  Record record_;  // constant after `open`
+  const SessionOptions options_;
+
+  Mutex mutex_;
+  std::unordered_map<Incarnation, std::shared_ptr<Session>> sessions_ GRADWIRE_GUARDED_BY(mutex_);
+  bool closed_ GRADWIRE_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace gradwire::net

@@ -1,0 +1,113 @@
+#include "gradwire/net/frame.h"
+
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace gradwire::net {
+namespace {
+
+constexpr std::string_view magic = "GRADWIRE";
+constexpr size_t number_at = 8;
+constexpr size_t acknowledged_at = 16;
+
+void store(char* at, uint64_t value) {
+  for (int i = 0; i < 8; ++i) at[i] = static_cast<char>(value >> (8 * i));
+}
+
+}  // namespace
+
+void encode(std::string& to, const FrameHeader& header) {
+  wire::ByteWriter writer;
+  writer.put(header.payload_size);
+  writer.put(static_cast<uint8_t>(header.kind));
+  writer.put_bytes(std::string_view("\0\0\0", 3));
+  writer.put(header.number);
+  writer.put(header.acknowledged);
+  to += writer.bytes();
+}
+
+void patch_acknowledged(char* encoded_header, uint64_t acknowledged) {
+  store(encoded_header + acknowledged_at, acknowledged);
+}
+
+void patch_number(char* encoded_header, uint64_t number) { store(encoded_header + number_at, number); }
+
+FrameHeader decode_frame_header(std::string_view bytes) {
+  wire::ByteReader reader(bytes);
+  FrameHeader header;
+  header.payload_size = reader.take<uint32_t>();
+  const auto kind = reader.take<uint8_t>();
+  if (kind < static_cast<uint8_t>(FrameKind::hello) || kind > static_cast<uint8_t>(FrameKind::pong))
+    throw wire::MalformedError(fmt::format("frame of unknown kind {}", kind));
+  header.kind = FrameKind{kind};
+  if (reader.take_bytes(3) != std::string_view("\0\0\0", 3))
+    throw wire::MalformedError("frame with reserved bytes that are not zero");
+  header.number = reader.take<uint64_t>();
+  header.acknowledged = reader.take<uint64_t>();
+  if (header.payload_size > largest_frame_payload)
+    throw wire::MalformedError(
+        fmt::format("frame of {} bytes; {} is the most", header.payload_size, largest_frame_payload));
+  return header;
+}
+
+std::string encode_hello(const Hello& hello) {
+  wire::ByteWriter payload;
+  payload.put_bytes(magic);
+  payload.put(hello.version);
+  payload.put(hello.features);
+  encode(payload, hello.mine);
+  payload.put(static_cast<uint64_t>(hello.yours));
+  payload.put(hello.attempt);
+  payload.put(hello.last_handled);
+  payload.put(static_cast<uint32_t>(hello.unfinished_bulks.size()));
+  for (const BulkOffset& bulk : hello.unfinished_bulks) {
+    payload.put(bulk.number);
+    payload.put(bulk.part);
+    payload.put(bulk.offset);
+  }
+  payload.put(static_cast<uint32_t>(hello.segments.size()));
+  for (uint64_t segment : hello.segments) payload.put(segment);
+  std::string frame;
+  encode(frame, {.payload_size = static_cast<uint32_t>(payload.size()), .kind = FrameKind::hello});
+  frame += payload.bytes();
+  return frame;
+}
+
+Hello decode_hello(std::string_view payload) {
+  wire::ByteReader reader(payload);
+  if (reader.take_bytes(magic.size()) != magic) throw wire::MalformedError("Hello does not begin with GRADWIRE");
+  Hello hello;
+  hello.version = reader.take<uint16_t>();
+  if (hello.version != protocol_version) return hello;
+  hello.features = reader.take<uint64_t>();
+  hello.mine = decode_record(reader);
+  if (hello.mine.incarnation == Incarnation::none) throw wire::MalformedError("Hello without an incarnation");
+  hello.yours = Incarnation{reader.take<uint64_t>()};
+  hello.attempt = reader.take<uint64_t>();
+  hello.last_handled = reader.take<uint64_t>();
+  const auto count_of = [&reader](size_t element_size, const char* what) {
+    const auto count = reader.take<uint32_t>();
+    if (count > reader.remaining() / element_size)
+      throw wire::MalformedError(fmt::format("Hello lists {} {}, and ends before them", count, what));
+    return count;
+  };
+  hello.unfinished_bulks.resize(count_of(20, "bulks"));
+  for (BulkOffset& bulk : hello.unfinished_bulks) {
+    bulk.number = reader.take<uint64_t>();
+    bulk.part = reader.take<uint32_t>();
+    bulk.offset = reader.take<uint64_t>();
+  }
+  hello.segments.resize(count_of(8, "segments"));
+  for (uint64_t& segment : hello.segments) segment = reader.take<uint64_t>();
+  reader.expect_end("Hello");
+  return hello;
+}
+
+std::string encode_plain(FrameKind kind, uint64_t number, uint64_t acknowledged) {
+  std::string frame;
+  encode(frame, {.kind = kind, .number = number, .acknowledged = acknowledged});
+  return frame;
+}
+
+}  // namespace gradwire::net

@@ -1,0 +1,281 @@
+#include "gradwire/net/inbox.h"
+
+#include <cstring>
+
+#include <c10/core/CPUAllocator.h>
+#include <fmt/format.h>
+
+#include "gradwire/base/error.h"
+#include "gradwire/net/outgoing.h"
+
+namespace gradwire::net {
+
+void Arrival::when_settled(std::function<void()> then) {
+  {
+    MutexLock lock(mutex_);
+    if (state_ == State::pending) {
+      then_ = std::move(then);
+      return;
+    }
+  }
+  then();
+}
+
+bool Arrival::settled() {
+  MutexLock lock(mutex_);
+  return state_ != State::pending;
+}
+
+void Arrival::settle(State state, std::string why) {
+  std::function<void()> then;
+  {
+    MutexLock lock(mutex_);
+    state_ = state;
+    why_ = std::move(why);
+    then = std::move(then_);
+  }
+  if (then) then();
+}
+
+wire::Payload Arrival::take() {
+  {
+    MutexLock lock(mutex_);
+    if (state_ == State::lost) throw PeerGoneError(why_, "", GoneReason::died);
+  }
+  wire::Payload payload{.bytes = std::move(body_)};
+  payload.tensors.reserve(descriptions_.size());
+  for (size_t i = 0; i < descriptions_.size(); ++i)
+    payload.tensors.push_back(wire::assemble(descriptions_[i], std::move(parts_[i])));
+  return payload;
+}
+
+void FreeList::add(uint64_t segment) {
+  bool was_empty;
+  {
+    MutexLock lock(mutex_);
+    was_empty = segments_.empty();
+    segments_.push_back(segment);
+  }
+  if (was_empty) first_();
+}
+
+std::vector<uint64_t> FreeList::take() {
+  MutexLock lock(mutex_);
+  return std::exchange(segments_, {});
+}
+
+Delivery Inbox::open(uint64_t number, std::string_view payload) {
+  wire::ByteReader reader(payload);
+  Delivery delivery;
+  delivery.type = MessageType{reader.take<uint16_t>()};
+  delivery.head = reader.take_bytes(reader.take<uint32_t>());
+  const auto body_size = reader.take<uint64_t>();
+  const auto tensor_count = reader.take<uint32_t>();
+  if (tensor_count > reader.remaining())
+    throw wire::MalformedError(fmt::format("message with {} tensors, and it ends before them", tensor_count));
+  delivery.descriptions.reserve(tensor_count);
+  size_t part_count = 1;
+  for (uint32_t i = 0; i < tensor_count; ++i) {
+    delivery.descriptions.push_back(wire::decode_description(reader));
+    part_count += delivery.descriptions.back().parts.size();
+  }
+  wire::ByteReader placements(reader.take_bytes(part_count * placement_size));
+
+  // First look at everything, then allocate.
+  struct Part {
+    Placement placement{};
+    uint64_t segment = 0;
+    uint64_t size = 0;
+  };
+  std::vector<Part> parts;
+  parts.reserve(part_count);
+  const auto add_part = [&](uint64_t size) {
+    Part part{Placement{placements.take<uint8_t>()}, placements.take<uint64_t>(), size};
+    if (part.placement > Placement::segment) throw wire::MalformedError("part in an unknown kind of place");
+    if (part.placement == Placement::segment) {
+      auto found = segments_.find(part.segment);
+      if (parts.empty()) throw wire::MalformedError("a message's bytes cannot be in a segment");
+      if (found == segments_.end() || found->second->size() < size)
+        throw wire::MalformedError(
+            fmt::format("part of {} bytes in segment {}, which is unknown or smaller", size, part.segment));
+    }
+    parts.push_back(part);
+  };
+  add_part(body_size);
+  for (const wire::TensorDescription& description : delivery.descriptions)
+    for (const auto& part : description.parts) add_part(part.byte_count);
+  uint64_t in_frame = 0;
+  uint64_t streamed = 0;
+  for (const Part& part : parts) {
+    uint64_t& sum = part.placement == Placement::in_frame ? in_frame : streamed;
+    if (part.placement != Placement::segment && __builtin_add_overflow(sum, part.size, &sum))
+      throw wire::MalformedError("message whose parts have more bytes than can be counted");
+  }
+  if (in_frame != reader.remaining())
+    throw wire::MalformedError(
+        fmt::format("message with {} bytes of small parts, {} announced", reader.remaining(), in_frame));
+
+  if (streamed > limits_.largest_message)
+    delivery.refusal =
+        fmt::format("a message of {} bytes; {} is the most taken here", streamed, limits_.largest_message);
+  else if (unfinished_bytes_ > 0 &&
+           streamed > limits_.unfinished_bytes - std::min(unfinished_bytes_, limits_.unfinished_bytes))
+    delivery.refusal = fmt::format("{} bytes of unfinished messages; {} is the most taken here",
+                                   unfinished_bytes_ + streamed, limits_.unfinished_bytes);
+  if (!delivery.refusal.empty()) {
+    // Its chunks are not wanted (see destination), its segments are free at once.
+    for (const Part& part : parts)
+      if (part.placement == Placement::segment) frees_->add(part.segment);
+    return delivery;
+  }
+
+  auto arrival = std::make_shared<Arrival>();
+  delivery.arrival = arrival;
+  arrival->descriptions_ = delivery.descriptions;
+  size_t next = 0;
+  bool pending = false;
+  const auto take_memory = [&](uint64_t size, c10::DataPtr* owner, std::string* text) {
+    const Part& part = parts[next];
+    if (part.placement == Placement::segment) {
+      *owner = borrow(segments_.at(part.segment));
+    } else {
+      char* memory;
+      if (text != nullptr) {
+        text->resize(size);
+        memory = text->data();
+      } else {
+        *owner = c10::GetCPUAllocator()->allocate(size);
+        memory = static_cast<char*>(owner->get());
+      }
+      if (part.placement == Placement::in_frame) {
+        const std::string_view bytes = reader.take_bytes(size);
+        if (size != 0) std::memcpy(memory, bytes.data(), size);
+      } else {
+        bulks_.emplace(Key{number, static_cast<uint32_t>(next)}, Bulk{arrival, memory, size, 0});
+        unfinished_bytes_ += size;
+        pending = true;
+      }
+    }
+    ++next;
+  };
+  try {
+    take_memory(body_size, nullptr, &arrival->body_);
+    for (const wire::TensorDescription& description : delivery.descriptions) {
+      auto& memory = arrival->parts_.emplace_back();
+      for (const auto& part : description.parts) take_memory(part.byte_count, &memory.emplace_back(), nullptr);
+    }
+  } catch (const std::exception& error) {
+    // Memory is short here; that is no fault of the peer's. Segments already borrowed free themselves.
+    for (size_t i = next; i < parts.size(); ++i)
+      if (parts[i].placement == Placement::segment) frees_->add(parts[i].segment);
+    for (auto at = bulks_.lower_bound({number, 0}); at != bulks_.end() && at->first.first == number;
+         at = bulks_.erase(at))
+      unfinished_bytes_ -= at->second.size;
+    delivery.arrival.reset();
+    delivery.refusal = fmt::format("no memory for a message of {} bytes: {}", in_frame + streamed, error.what());
+    return delivery;
+  }
+  if (!pending) arrival->settle(Arrival::State::complete);
+  return delivery;
+}
+
+char* Inbox::destination(uint64_t number, const Chunk& chunk, size_t size) {
+  auto found = bulks_.find({number, chunk.part});
+  if (found == bulks_.end()) return nullptr;
+  const Bulk& bulk = found->second;
+  if (chunk.offset != bulk.received || size > bulk.size - bulk.received)
+    throw wire::MalformedError(fmt::format("chunk of message {}, part {}: {} bytes at {} of {}, expected at {}", number,
+                                           chunk.part, size, chunk.offset, bulk.size, bulk.received));
+  return bulk.memory + bulk.received;
+}
+
+bool Inbox::chunk_arrived(uint64_t number, const Chunk& chunk, size_t size) {
+  auto found = bulks_.find({number, chunk.part});
+  if (found == bulks_.end()) return true;
+  found->second.received += size;
+  if (found->second.received < found->second.size) return false;
+  const std::shared_ptr<Arrival> arrival = found->second.arrival;
+  unfinished_bytes_ -= found->second.size;
+  bulks_.erase(found);
+  // The parts of one message lie side by side.
+  auto sibling = bulks_.lower_bound({number, 0});
+  if (sibling == bulks_.end() || sibling->first.first != number) arrival->settle(Arrival::State::complete);
+  return true;
+}
+
+bool Inbox::add_segments(std::string_view payload, std::vector<Descriptor>& descriptors, std::string& why) {
+  wire::ByteReader reader(payload);
+  const auto count = reader.take<uint32_t>();
+  if (reader.remaining() != size_t{count} * 16)
+    throw wire::MalformedError(fmt::format("{} segments announced in {} bytes", count, reader.remaining()));
+  if (descriptors.size() < count) {
+    why = fmt::format("{} descriptors announced, {} arrived", count, descriptors.size());
+    return false;
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto id = reader.take<uint64_t>();
+    const auto size = reader.take<uint64_t>();
+    if (segments_.contains(id)) throw wire::MalformedError(fmt::format("segment {} given twice", id));
+    if (size > limits_.segment_bytes - segment_bytes_) {
+      why =
+          fmt::format("{} bytes of segments; {} is the most taken here", segment_bytes_ + size, limits_.segment_bytes);
+      return false;
+    }
+    std::shared_ptr<Segment> segment = Segment::open(id, size, std::move(descriptors[i]), why);
+    if (!segment) return false;
+    segment_bytes_ += size;
+    segments_.emplace(id, std::move(segment));
+  }
+  descriptors.erase(descriptors.begin(), descriptors.begin() + count);
+  return true;
+}
+
+void Inbox::retire_segments(std::string_view head) {
+  wire::ByteReader reader(head);
+  while (reader.remaining() > 0) {
+    auto found = segments_.find(reader.take<uint64_t>());
+    if (found == segments_.end()) continue;
+    segment_bytes_ -= found->second->size();
+    segments_.erase(found);
+  }
+}
+
+std::vector<BulkOffset> Inbox::unfinished() const {
+  std::vector<BulkOffset> offsets;
+  for (const auto& [key, bulk] : bulks_) offsets.push_back({key.first, key.second, bulk.received});
+  return offsets;
+}
+
+std::vector<uint64_t> Inbox::segments() const {
+  std::vector<uint64_t> ids;
+  for (const auto& [id, segment] : segments_) ids.push_back(id);
+  return ids;
+}
+
+void Inbox::lose(const std::string& why) {
+  auto bulks = std::exchange(bulks_, {});
+  unfinished_bytes_ = 0;
+  std::shared_ptr<Arrival> last;
+  for (auto& [key, bulk] : bulks) {
+    // Several parts may share one arrival: it is settled once.
+    if (bulk.arrival != last) bulk.arrival->settle(Arrival::State::lost, why);
+    last = bulk.arrival;
+  }
+  segments_.clear();
+  segment_bytes_ = 0;
+}
+
+c10::DataPtr Inbox::borrow(const std::shared_ptr<Segment>& segment) {
+  struct Loan {
+    std::shared_ptr<Segment> segment;
+    std::shared_ptr<FreeList> frees;
+  };
+  return {segment->data(), new Loan{segment, frees_},
+          [](void* context) {
+            const std::unique_ptr<Loan> loan(static_cast<Loan*>(context));
+            loan->frees->add(loan->segment->id());
+          },
+          c10::Device(c10::DeviceType::CPU)};
+}
+
+}  // namespace gradwire::net

@@ -1,0 +1,85 @@
+// The receiving half of a session: opens messages, puts chunks in their place, keeps the peer's segments mapped.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "gradwire/base/mutex.h"
+#include "gradwire/net/frame.h"
+#include "gradwire/net/message.h"
+#include "gradwire/net/segment.h"
+
+namespace gradwire::net {
+
+// Segments whose tensors have died, until the session tells the sender. Tensors die on any thread and under any lock,
+// so nothing more than this happens there.
+class FreeList {
+ public:
+  // Set once, before use: called when the list stops being empty.
+  void when_first(std::function<void()> first) { first_ = std::move(first); }
+  void add(uint64_t segment) GRADWIRE_EXCLUDES(mutex_);
+  std::vector<uint64_t> take() GRADWIRE_EXCLUDES(mutex_);
+
+ private:
+  std::function<void()> first_;
+  Mutex mutex_;
+  std::vector<uint64_t> segments_ GRADWIRE_GUARDED_BY(mutex_);
+};
+
+struct InboxLimits {
+  size_t largest_message = size_t{16} << 30U;
+  // Of chunked parts not yet complete; a message larger than that comes alone.
+  size_t unfinished_bytes = size_t{1} << 30U;
+  size_t segment_bytes = size_t{16} << 30U;
+};
+
+// Guarded by the session's order lock. What breaks the protocol throws wire::MalformedError and changes nothing.
+class Inbox {
+ public:
+  Inbox(InboxLimits limits, std::shared_ptr<FreeList> frees) : limits_(limits), frees_(std::move(frees)) {}
+
+  // Opens the payload of the message frame with this number.
+  Delivery open(uint64_t number, std::string_view payload);
+
+  // Where the bytes of a chunk go; null if no one wants them any more.
+  char* destination(uint64_t number, const Chunk& chunk, size_t size);
+  // All its bytes are there. True if its part is complete (or not wanted): the sender may be told.
+  bool chunk_arrived(uint64_t number, const Chunk& chunk, size_t size);
+
+  // The payload of a segments frame, with the descriptors that came along so far. Returns false, with the reason, if
+  // descriptors cannot be taken (any more): the link is to be re-made without.
+  bool add_segments(std::string_view payload, std::vector<Descriptor>& descriptors, std::string& why);
+  void retire_segments(std::string_view head);
+
+  std::vector<BulkOffset> unfinished() const;
+  std::vector<uint64_t> segments() const;
+
+  // The peer is gone: nothing more will come.
+  void lose(const std::string& why);
+
+ private:
+  struct Bulk {
+    std::shared_ptr<Arrival> arrival;
+    char* memory = nullptr;
+    uint64_t size = 0;
+    uint64_t received = 0;
+  };
+  using Key = std::pair<uint64_t, uint32_t>;
+
+  c10::DataPtr borrow(const std::shared_ptr<Segment>& segment);
+
+  const InboxLimits limits_;
+  const std::shared_ptr<FreeList> frees_;
+  std::map<Key, Bulk> bulks_;
+  size_t unfinished_bytes_ = 0;
+  std::map<uint64_t, std::shared_ptr<Segment>> segments_;
+  size_t segment_bytes_ = 0;
+};
+
+}  // namespace gradwire::net

@@ -1,0 +1,228 @@
+#include "gradwire/net/outbox.h"
+
+#include <algorithm>
+
+namespace gradwire::net {
+namespace {
+
+constexpr size_t chunk_size = 256 * 1024;
+constexpr size_t batch_size = 256 * 1024;
+constexpr size_t most_buffers = 256;
+constexpr size_t most_descriptors = 60;
+
+}  // namespace
+
+void Batch::clear() {
+  buffers_.clear();
+  next_ = 0;
+  size_ = 0;
+  descriptors_.clear();
+  own_.clear();
+  owners_.clear();
+}
+
+void Batch::add(std::string_view bytes, std::shared_ptr<const void> owner) {
+  buffers_.push_back({const_cast<char*>(bytes.data()), bytes.size()});
+  size_ += bytes.size();
+  owners_.push_back(std::move(owner));
+}
+
+void Batch::add(std::string bytes) {
+  const std::string& kept = own_.emplace_back(std::move(bytes));
+  buffers_.push_back({const_cast<char*>(kept.data()), kept.size()});
+  size_ += kept.size();
+}
+
+void Batch::written(size_t bytes) {
+  // The kernel took the descriptors with the first byte.
+  if (bytes > 0) descriptors_.clear();
+  while (bytes > 0) {
+    iovec& buffer = buffers_[next_];
+    const size_t part = std::min(bytes, buffer.iov_len);
+    buffer.iov_base = static_cast<char*>(buffer.iov_base) + part;
+    buffer.iov_len -= part;
+    bytes -= part;
+    if (buffer.iov_len == 0) ++next_;
+  }
+  if (empty()) clear();
+}
+
+bool Outbox::has_room(const Outgoing& message) const {
+  // A message larger than the limit goes alone.
+  return held_bytes_ == 0 || held_bytes_ + message.held_bytes() <= limit_;
+}
+
+uint64_t Outbox::push(std::shared_ptr<Outgoing> message, Admission admission) {
+  if (admission == Admission::waits_for_room) {
+    ++joined_;
+    if (!waiting_.empty() || !has_room(*message)) {
+      waiting_.push_back(std::move(message));
+      return joined_;
+    }
+    ++admitted_;
+  }
+  admit(std::move(message));
+  return admission == Admission::always ? admitted_ : joined_;
+}
+
+void Outbox::admit(std::shared_ptr<Outgoing> message) {
+  message->number = ++last_number_;
+  patch_number(message->frame.data(), message->number);
+  held_bytes_ += message->held_bytes();
+  unacknowledged_.push_back(std::move(message));
+}
+
+void Outbox::admit_waiting() {
+  while (!waiting_.empty() && has_room(*waiting_.front())) {
+    admit(std::move(waiting_.front()));
+    waiting_.pop_front();
+    ++admitted_;
+  }
+}
+
+void Outbox::release(size_t bytes) { held_bytes_ -= bytes; }
+
+bool Outbox::acknowledge(uint64_t number) {
+  if (number < acknowledged_ || number > acknowledged_ + next_) return false;
+  if (number == acknowledged_) return true;
+  while (acknowledged_ < number) {
+    ++acknowledged_;
+    release(unacknowledged_.front()->frame.size());
+    unacknowledged_.pop_front();
+    --next_;
+  }
+  admit_waiting();
+  return true;
+}
+
+bool Outbox::finish_bulk(uint64_t number, uint32_t part) {
+  const auto is_it = [&](const Stream& stream) {
+    return stream.message->number == number && stream.message->bulks[stream.bulk].part == part;
+  };
+  // It may say so before all was written: a refused bulk is finished at once.
+  auto streaming = std::find_if(streaming_.begin(), streaming_.end(), is_it);
+  auto sent = std::find_if(sent_streams_.begin(), sent_streams_.end(), is_it);
+  if (streaming == streaming_.end() && sent == sent_streams_.end()) return false;
+  const Stream stream = streaming != streaming_.end() ? *streaming : *sent;
+  if (streaming != streaming_.end())
+    streaming_.erase(streaming);
+  else
+    sent_streams_.erase(sent);
+  Outgoing::Bulk& bulk = stream.message->bulks[stream.bulk];
+  bulk.finished = true;
+  bulk.owner.reset();
+  release(bulk.bytes.size());
+  admit_waiting();
+  return true;
+}
+
+bool Outbox::resume(const Hello& hello, SegmentPool* segments) {
+  if (hello.last_handled < acknowledged_ || hello.last_handled > acknowledged_ + next_) return false;
+  // Bulks of handled messages go on where the peer says, and are finished if it does not name them (L7).
+  std::vector<Stream> started(std::make_move_iterator(streaming_.begin()), std::make_move_iterator(streaming_.end()));
+  std::move(sent_streams_.begin(), sent_streams_.end(), std::back_inserter(started));
+  streaming_.clear();
+  sent_streams_.clear();
+  std::sort(started.begin(), started.end(), [](const Stream& a, const Stream& b) {
+    return std::pair(a.message->number, a.bulk) < std::pair(b.message->number, b.bulk);
+  });
+  for (Stream& stream : started) {
+    Outgoing::Bulk& bulk = stream.message->bulks[stream.bulk];
+    if (stream.message->number > hello.last_handled) {
+      bulk.offset = 0;  // started again, behind its header
+      continue;
+    }
+    const auto listed =
+        std::find_if(hello.unfinished_bulks.begin(), hello.unfinished_bulks.end(),
+                     [&](const BulkOffset& at) { return at.number == stream.message->number && at.part == bulk.part; });
+    if (listed == hello.unfinished_bulks.end()) {
+      bulk.finished = true;
+      bulk.owner.reset();
+      release(bulk.bytes.size());
+    } else if (listed->offset > bulk.bytes.size()) {
+      return false;
+    } else {
+      bulk.offset = listed->offset;
+      streaming_.push_back(stream);
+    }
+  }
+  if (!acknowledge(hello.last_handled)) return false;
+  next_ = 0;
+  passed_ = {hello.segments.begin(), hello.segments.end()};
+  if (!hello.has(Feature::descriptors) && segments != nullptr)
+    for (const std::shared_ptr<Outgoing>& message : unacknowledged_)
+      if (std::any_of(message->loans.begin(), message->loans.end(),
+                      [&](const Outgoing::Loan& loan) { return !passed_.contains(loan.segment->id()); })) {
+        held_bytes_ -= message->held_bytes();
+        message->stream_from_segments(*segments);
+        held_bytes_ += message->held_bytes();
+      }
+  admit_waiting();
+  return true;
+}
+
+bool Outbox::pass_segments(Batch& batch, const Outgoing& message) {
+  std::vector<const Segment*> fresh;
+  for (const Outgoing::Loan& loan : message.loans)
+    if (!passed_.contains(loan.segment->id())) fresh.push_back(loan.segment.get());
+  if (fresh.empty()) return true;
+  wire::ByteWriter payload;
+  size_t count = std::min(fresh.size(), most_descriptors - batch.descriptor_count());
+  payload.put(static_cast<uint32_t>(count));
+  for (size_t i = 0; i < count; ++i) {
+    payload.put(fresh[i]->id());
+    payload.put(static_cast<uint64_t>(fresh[i]->size()));
+    batch.add_descriptor(fresh[i]->descriptor());
+    passed_.insert(fresh[i]->id());
+  }
+  std::string frame;
+  encode(frame, {.payload_size = static_cast<uint32_t>(payload.size()),
+                 .kind = FrameKind::segments,
+                 .acknowledged = acknowledged_by_us_});
+  batch.add(frame + payload.bytes());
+  return count == fresh.size();
+}
+
+void Outbox::gather(Batch& batch, uint64_t handled) {
+  acknowledged_by_us_ = handled;
+  while (next_ < unacknowledged_.size() && batch.size() < batch_size && batch.buffer_count() < most_buffers) {
+    const std::shared_ptr<Outgoing>& message = unacknowledged_[next_];
+    if (!message->loans.empty() && !pass_segments(batch, *message)) return;
+    patch_acknowledged(message->frame.data(), handled);
+    batch.add(message->frame, message);
+    for (size_t bulk = 0; bulk < message->bulks.size(); ++bulk)
+      if (!message->bulks[bulk].finished) streaming_.push_back({message, bulk});
+    ++next_;
+  }
+  if (streaming_.empty() || batch.size() >= batch_size) return;
+  Stream stream = std::move(streaming_.front());
+  streaming_.pop_front();
+  Outgoing::Bulk& bulk = stream.message->bulks[stream.bulk];
+  const size_t size = std::min(chunk_size, bulk.bytes.size() - bulk.offset);
+  wire::ByteWriter prefix;
+  encode(prefix.bytes(), {.payload_size = static_cast<uint32_t>(chunk_prefix_size + size),
+                          .kind = FrameKind::chunk,
+                          .number = stream.message->number,
+                          .acknowledged = handled});
+  prefix.put(bulk.part);
+  prefix.put(bulk.offset);
+  batch.add(prefix.take());
+  batch.add(bulk.bytes.substr(bulk.offset, size), bulk.owner);
+  bulk.offset += size;
+  if (bulk.offset < bulk.bytes.size())
+    streaming_.push_back(std::move(stream));
+  else
+    sent_streams_.push_back(std::move(stream));
+}
+
+void Outbox::clear() {
+  unacknowledged_.clear();
+  waiting_.clear();
+  streaming_.clear();
+  sent_streams_.clear();
+  next_ = 0;
+  held_bytes_ = 0;
+  admitted_ = joined_;
+}
+
+}  // namespace gradwire::net

@@ -1,0 +1,109 @@
+#include "gradwire/net/outgoing.h"
+
+#include <cstring>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "gradwire/base/error.h"
+#include "gradwire/net/frame.h"
+
+namespace gradwire::net {
+namespace {
+
+// Uninitialised memory: what is copied into it need not be cleared first.
+std::shared_ptr<char[]> allocate(size_t size) { return std::shared_ptr<char[]>(new char[size]); }
+
+void put_placement(std::string& to, Placement placement, uint64_t segment = 0) {
+  wire::ByteWriter writer;
+  writer.put(static_cast<uint8_t>(placement));
+  writer.put(segment);
+  to += writer.bytes();
+}
+
+}  // namespace
+
+size_t Outgoing::held_bytes() const {
+  return std::accumulate(bulks.begin(), bulks.end(), frame.size(),
+                         [](size_t sum, const Bulk& bulk) { return sum + bulk.bytes.size(); });
+}
+
+void Outgoing::stream_from_segments(SegmentPool& pool) {
+  for (Loan& loan : loans) {
+    frame[placements_at + loan.part * placement_size] = static_cast<char>(Placement::stream);
+    // The bulk keeps the segment's memory; the pool forgets it, because the peer may hold its descriptor.
+    bulks.push_back({.part = loan.part, .bytes = {loan.segment->data(), loan.size}, .owner = loan.segment});
+    pool.withdraw(loan.segment->id());
+  }
+  loans.clear();
+}
+
+std::shared_ptr<Outgoing> encode_message(Message&& message, SegmentPool* segments) {
+  auto outgoing = std::make_shared<Outgoing>();
+  std::vector<wire::FlatTensor> flat;
+  flat.reserve(message.payload.tensors.size());
+  for (const at::Tensor& tensor : message.payload.tensors) flat.push_back(wire::flatten(tensor));
+
+  wire::ByteWriter writer;
+  std::string& frame = writer.bytes();
+  frame.reserve(frame_header_size + 64 + message.head.size() + std::min(message.payload.bytes.size(), in_frame_limit));
+  encode(frame, FrameHeader{.kind = FrameKind::message});
+  writer.put(static_cast<uint16_t>(message.type));
+  writer.put(static_cast<uint32_t>(message.head.size()));
+  writer.put_bytes(message.head);
+  writer.put(static_cast<uint64_t>(message.payload.bytes.size()));
+  writer.put(static_cast<uint32_t>(flat.size()));
+  for (const wire::FlatTensor& tensor : flat) wire::encode(writer, tensor.description);
+
+  // First where each part goes, then the small ones themselves.
+  outgoing->placements_at = frame.size();
+  size_t in_frame = 0;
+  uint32_t part = 0;
+  std::vector<const at::Tensor*> small;
+  const bool small_bytes = message.payload.bytes.size() <= in_frame_limit;
+  if (small_bytes) {
+    in_frame = message.payload.bytes.size();
+    put_placement(frame, Placement::in_frame);
+  } else {
+    put_placement(frame, Placement::stream);
+    auto owner = std::make_shared<std::string>(std::move(message.payload.bytes));
+    outgoing->bulks.push_back({.part = part, .bytes = *owner, .owner = owner});
+  }
+  for (const wire::FlatTensor& tensor : flat) {
+    for (size_t i = 0; i < tensor.parts.size(); ++i) {
+      ++part;
+      const size_t size = tensor.description.parts[i].byte_count;
+      if (size <= in_frame_limit - in_frame) {
+        in_frame += size;
+        put_placement(frame, Placement::in_frame);
+        small.push_back(&tensor.parts[i]);
+      } else if (std::shared_ptr<Segment> segment = segments != nullptr ? segments->lend(size) : nullptr) {
+        wire::copy_part(tensor.parts[i], segment->data());
+        put_placement(frame, Placement::segment, segment->id());
+        outgoing->loans.push_back({.part = part, .size = size, .segment = std::move(segment)});
+      } else {
+        std::shared_ptr<char[]> memory = allocate(size);
+        wire::copy_part(tensor.parts[i], memory.get());
+        put_placement(frame, Placement::stream);
+        outgoing->bulks.push_back({.part = part, .bytes = {memory.get(), size}, .owner = memory});
+      }
+    }
+  }
+  if (small_bytes) frame += message.payload.bytes;
+  size_t at = frame.size();
+  frame.resize(at + in_frame - (small_bytes ? message.payload.bytes.size() : 0));
+  for (const at::Tensor* tensor : small) {
+    wire::copy_part(*tensor, frame.data() + at);
+    at += tensor->nbytes();
+  }
+  if (frame.size() - frame_header_size > largest_frame_payload)
+    throw InvalidArgumentError(fmt::format(
+        "a message's head and the descriptions of its {} tensors take {} bytes; {} is the most. Send fewer at once",
+        flat.size(), frame.size(), largest_frame_payload));
+  const auto payload_size = static_cast<uint32_t>(frame.size() - frame_header_size);
+  std::memcpy(frame.data(), &payload_size, sizeof payload_size);
+  outgoing->frame = std::move(frame);
+  return outgoing;
+}
+
+}  // namespace gradwire::net

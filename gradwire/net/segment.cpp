@@ -1,0 +1,157 @@
+#include "gradwire/net/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace gradwire::net {
+namespace {
+
+constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+// Populated at once: one call is several times cheaper than a fault per page.
+char* map(int file, size_t size) {
+  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+  return data == MAP_FAILED ? nullptr : static_cast<char*>(data);
+}
+
+}  // namespace
+
+std::shared_ptr<Segment> Segment::make(uint64_t id, size_t size) {
+  Descriptor file(memfd_create("gradwire", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file || ftruncate(file.get(), static_cast<off_t>(size)) != 0) return nullptr;
+  if (fcntl(file.get(), F_ADD_SEALS, seals) != 0) return nullptr;
+  char* data = map(file.get(), size);
+  if (data == nullptr) return nullptr;
+  return std::shared_ptr<Segment>(new Segment(id, size, std::move(file), data));
+}
+
+std::shared_ptr<Segment> Segment::open(uint64_t id, size_t size, Descriptor file, std::string& why) {
+  struct stat status{};
+  const int found = fcntl(file.get(), F_GET_SEALS);
+  if (found < 0 || (found & F_SEAL_SHRINK) == 0) {
+    why = "its file is not a memfd sealed against shrinking";
+  } else if (fstat(file.get(), &status) != 0 || static_cast<size_t>(status.st_size) != size || size == 0) {
+    why = fmt::format("its file has {} bytes, {} were announced", status.st_size, size);
+  } else if (char* data = map(file.get(), size); data == nullptr) {
+    why = fmt::format("it cannot be mapped: {}", std::strerror(errno));
+  } else {
+    return std::shared_ptr<Segment>(new Segment(id, size, std::move(file), data));
+  }
+  return nullptr;
+}
+
+Segment::~Segment() { munmap(data_, size_); }
+
+bool SegmentBudget::take(size_t bytes) {
+  const auto wanted = static_cast<int64_t>(bytes);
+  int64_t left = left_.load();
+  while (left >= wanted)
+    if (left_.compare_exchange_weak(left, left - wanted)) return true;
+  return false;
+}
+
+SegmentPool::~SegmentPool() { budget_->give_back(bytes()); }
+
+size_t SegmentPool::size_class(size_t size) {
+  constexpr size_t smallest = 64 * 1024;
+  if (size <= smallest) return smallest;
+  const size_t step = std::bit_floor(size - 1) / 4;
+  return (size + step - 1) / step * step;
+}
+
+std::shared_ptr<Segment> SegmentPool::lend(size_t size) {
+  const size_t wanted = size_class(size);
+  uint64_t id;
+  {
+    MutexLock lock(mutex_);
+    if (auto found = idle_.find(wanted); found != idle_.end() && !found->second.empty()) {
+      std::shared_ptr<Segment> segment = std::move(found->second.back().segment);
+      found->second.pop_back();
+      lent_.emplace(segment->id(), segment);
+      return segment;
+    }
+    while (!budget_->take(wanted)) {
+      // The one that has been idle longest makes room.
+      auto oldest = idle_.end();
+      for (auto at = idle_.begin(); at != idle_.end(); ++at)
+        if (!at->second.empty() && (oldest == idle_.end() || at->second.front().since < oldest->second.front().since))
+          oldest = at;
+      if (oldest == idle_.end()) return nullptr;
+      retired_.push_back(oldest->second.front().segment->id());
+      drop(oldest->first);
+      oldest->second.erase(oldest->second.begin());
+    }
+    bytes_ += wanted;
+    id = next_id_++;
+  }
+  // Outside the lock: making pages takes long.
+  std::shared_ptr<Segment> segment = Segment::make(id, wanted);
+  MutexLock lock(mutex_);
+  if (segment)
+    lent_.emplace(id, segment);
+  else
+    drop(wanted);
+  return segment;
+}
+
+bool SegmentPool::take_back(uint64_t id, Time now) {
+  MutexLock lock(mutex_);
+  auto found = lent_.find(id);
+  if (found == lent_.end()) return false;
+  idle_[found->second->size()].push_back({std::move(found->second), now});
+  lent_.erase(found);
+  return true;
+}
+
+void SegmentPool::withdraw(uint64_t id) {
+  MutexLock lock(mutex_);
+  if (auto found = lent_.find(id); found != lent_.end()) {
+    drop(found->second->size());
+    lent_.erase(found);
+  }
+}
+
+std::vector<uint64_t> SegmentPool::retire_idle(Time since) {
+  std::vector<std::shared_ptr<Segment>> unmapped_outside_the_lock;
+  MutexLock lock(mutex_);
+  for (auto& [size, segments] : idle_) {
+    auto keep =
+        std::find_if(segments.begin(), segments.end(), [since](const Idle& idle) { return idle.since > since; });
+    for (auto at = segments.begin(); at != keep; ++at) {
+      retired_.push_back(at->segment->id());
+      drop(size);
+      unmapped_outside_the_lock.push_back(std::move(at->segment));
+    }
+    segments.erase(segments.begin(), keep);
+  }
+  return std::exchange(retired_, {});
+}
+
+std::vector<uint64_t> SegmentPool::take_retired() {
+  MutexLock lock(mutex_);
+  return std::exchange(retired_, {});
+}
+
+size_t SegmentPool::bytes() {
+  MutexLock lock(mutex_);
+  return bytes_;
+}
+
+size_t SegmentPool::lent_count() {
+  MutexLock lock(mutex_);
+  return lent_.size();
+}
+
+void SegmentPool::drop(size_t size) {
+  bytes_ -= size;
+  budget_->give_back(size);
+}
+
+}  // namespace gradwire::net

@@ -1,0 +1,102 @@
+// Segments: shared memory in which large tensors go to a worker on the same host with one copy and no system call
+// per byte. A segment is a sealed memfd; its descriptor crosses the Unix socket once per link, and both sides keep it
+// mapped, because fresh mappings cost many times the copy.
+//
+// A segment belongs to one sender and one peer. The sender lends it to one message; when the receiver's tensor dies
+// "free" comes back, and it is lent again. It is never lent again to anyone once the peer is gone: a peer that was
+// declared dead may be stopped and still write.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "gradwire/base/mutex.h"
+#include "gradwire/net/descriptor.h"
+#include "gradwire/net/loop.h"
+
+namespace gradwire::net {
+
+// A mapped memfd. Immutable but for the memory it names, which belongs to whoever the protocol says.
+class Segment {
+ public:
+  // Nothing if the system refuses (out of memory or descriptors).
+  static std::shared_ptr<Segment> make(uint64_t id, size_t size);
+  // Maps one that was received. Seals and size are checked first: a file that can shrink would mean SIGBUS.
+  // Nothing, with the reason in `why`, if it is not what it should be.
+  static std::shared_ptr<Segment> open(uint64_t id, size_t size, Descriptor file, std::string& why);
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  uint64_t id() const { return id_; }
+  size_t size() const { return size_; }
+  char* data() const { return data_; }
+  int descriptor() const { return file_.get(); }
+
+ private:
+  Segment(uint64_t id, size_t size, Descriptor file, char* data)
+      : id_(id), size_(size), file_(std::move(file)), data_(data) {}
+  const uint64_t id_;
+  const size_t size_;
+  const Descriptor file_;
+  char* const data_;
+};
+
+// The bound that all pools of a process share. Any thread.
+class SegmentBudget {
+ public:
+  explicit SegmentBudget(size_t bytes) : left_(static_cast<int64_t>(bytes)) {}
+  bool take(size_t bytes);
+  void give_back(size_t bytes) { left_.fetch_add(static_cast<int64_t>(bytes)); }
+
+ private:
+  std::atomic<int64_t> left_;
+};
+
+// The sender's segments for one peer. Any thread.
+class SegmentPool {
+ public:
+  explicit SegmentPool(std::shared_ptr<SegmentBudget> budget) : budget_(std::move(budget)) {}
+  ~SegmentPool();
+
+  // A segment of at least this size; nothing past the bound: then the tensor streams.
+  std::shared_ptr<Segment> lend(size_t size) GRADWIRE_EXCLUDES(mutex_);
+  // The receiver is done with it. False if it was not lent: the peer breaks the protocol.
+  bool take_back(uint64_t id, Time now) GRADWIRE_EXCLUDES(mutex_);
+  // The peer cannot have it (no descriptors any more): forgotten when its last user is gone.
+  void withdraw(uint64_t id) GRADWIRE_EXCLUDES(mutex_);
+  // Gives up those that lie idle since then; returns their ids, to be told to the peer.
+  std::vector<uint64_t> retire_idle(Time since) GRADWIRE_EXCLUDES(mutex_);
+  // Those given up to make room, to be told to the peer.
+  std::vector<uint64_t> take_retired() GRADWIRE_EXCLUDES(mutex_);
+
+  size_t bytes() GRADWIRE_EXCLUDES(mutex_);
+  size_t lent_count() GRADWIRE_EXCLUDES(mutex_);
+
+  // Sizes are rounded up to four classes per doubling, so that tensors of nearly one size share segments.
+  static size_t size_class(size_t size);
+
+ private:
+  struct Idle {
+    std::shared_ptr<Segment> segment;
+    Time since;
+  };
+  void drop(size_t size) GRADWIRE_REQUIRES(mutex_);
+
+  const std::shared_ptr<SegmentBudget> budget_;
+  Mutex mutex_;
+  uint64_t next_id_ GRADWIRE_GUARDED_BY(mutex_) = 1;
+  size_t bytes_ GRADWIRE_GUARDED_BY(mutex_) = 0;
+  std::unordered_map<uint64_t, std::shared_ptr<Segment>> lent_ GRADWIRE_GUARDED_BY(mutex_);
+  // By size; the most recently used last, and used first: its pages are the warmest.
+  std::map<size_t, std::vector<Idle>> idle_ GRADWIRE_GUARDED_BY(mutex_);
+  std::vector<uint64_t> retired_ GRADWIRE_GUARDED_BY(mutex_);
+};
+
+}  // namespace gradwire::net

@@ -1,0 +1,282 @@
+// Sending, waiting and ending. For links see session_links.cpp, for what arrives session_reading.cpp.
+#include "gradwire/net/session.h"
+
+#include <c10/util/Logging.h>
+#include <fmt/format.h>
+
+namespace gradwire::net {
+namespace {
+
+constexpr Duration acknowledgement_delay = std::chrono::milliseconds(5);
+constexpr Duration segment_idle_time = std::chrono::seconds(10);
+
+}  // namespace
+
+std::shared_ptr<Session> Session::make(SessionPlace place, Record mine, Record peer, SessionOptions options) {
+  std::shared_ptr<Session> session(new Session(std::move(place), std::move(mine), std::move(peer), options));
+  session->frees_->when_first(
+      [loop = session->place_.loop, send = session->weakly(&Session::send_frees)] { loop->post(send); });
+  const Duration period = options.peer_timeout / 8;
+  session->place_.loop->after(period, session->weakly(&Session::tick, session->place_.loop->now() + period));
+  return session;
+}
+
+Session::Session(SessionPlace place, Record mine, Record peer, SessionOptions options)
+    : place_(std::move(place)),
+      mine_(std::move(mine)),
+      peer_(std::move(peer)),
+      options_(options),
+      frees_(std::make_shared<FreeList>()),
+      pool_(std::make_shared<SegmentPool>(place_.budget)),
+      segments_usable_(options.segments && mine_.host == peer_.host && mine_.user == peer_.user),
+      inbox_(options.inbox, frees_),
+      last_heard_(place_.loop->now()),
+      last_pinged_(last_heard_),
+      outbox_(options.max_outgoing_bytes) {}
+
+uint64_t Session::send(Message message, Admission admission) {
+  // Copying large tensors takes long: before any lock.
+  std::shared_ptr<Outgoing> outgoing = encode_message(std::move(message), segments_usable_ ? pool_.get() : nullptr);
+  uint64_t place_in_queue;
+  bool write_now = false;
+  bool post = false;
+  {
+    MutexLock lock(state_);
+    if (ended_) throw_gone();
+    // On a quiet link this thread writes: no hand-over. Behind messages that are still on their way, several are
+    // worth one system call: the loop writes them, or whoever begins to wait for an answer.
+    write_now = outbox_.idle();
+    place_in_queue = outbox_.push(std::move(outgoing), admission);
+    if (!write_now && !flush_posted_ && !writing_ && !blocked_ && sending_) post = flush_posted_ = true;
+  }
+  if (write_now) flush();
+  if (post) place_.loop->post(weakly(&Session::flush));
+  return place_in_queue;
+}
+
+bool Session::wait_for_room(uint64_t place_in_queue, Time deadline) {
+  std::unique_lock lock(state_);
+  const auto admitted = [&]() GRADWIRE_NO_ANALYSIS { return outbox_.admitted() >= place_in_queue; };
+  if (deadline == Time::max())
+    room_.wait(lock, admitted);
+  else
+    room_.wait_until(lock, deadline, admitted);
+  if (ended_) throw_gone();
+  return admitted();
+}
+
+void Session::flush() {
+  for (;;) {
+    std::shared_ptr<Link> link;
+    {
+      MutexLock lock(state_);
+      flush_posted_ = false;
+      if (writing_ || blocked_ || !sending_) return;
+      if (batch_.empty()) {
+        const uint64_t handled = handled_;
+        if (!control_.empty()) batch_.add(std::exchange(control_, {}));
+        const size_t before = batch_.size();
+        outbox_.gather(batch_, handled);
+        if (batch_.size() == before && acknowledgement_due_ && handled > acknowledged_to_peer_)
+          batch_.add(encode_plain(FrameKind::acknowledgement, 0, handled));
+        if (batch_.size() > before) {
+          acknowledged_to_peer_ = handled;
+          acknowledgement_due_ = false;
+        }
+        if (batch_.empty()) return;
+      }
+      writing_ = true;
+      link = sending_;
+    }
+    const Transfer transfer = link->write(batch_.buffers(), batch_.descriptors());
+    MutexLock lock(state_);
+    batch_.written(transfer.bytes);
+    writing_ = false;
+    written_.notify_all();
+    if (sending_ != link) continue;
+    // The reader of the link finds out that it is closed, and acts (L5); all that is left here is to stop writing.
+    if (transfer.closed) {
+      blocked_ = true;
+      return;
+    }
+    if (!batch_.empty()) {
+      blocked_ = true;
+      link->want_writable();
+      return;
+    }
+  }
+}
+
+void Session::add_control(std::string frame) {
+  MutexLock lock(state_);
+  if (sending_) control_ += frame;
+}
+
+void Session::acknowledge_soon() {
+  bool time_it = false;
+  {
+    MutexLock lock(state_);
+    if (handled_ - acknowledged_to_peer_ >= 64)
+      acknowledgement_due_ = true;
+    else if (handled_ > acknowledged_to_peer_ && !acknowledgement_timed_)
+      time_it = acknowledgement_timed_ = true;
+  }
+  if (time_it) place_.loop->after(acknowledgement_delay, weakly(&Session::acknowledge_now));
+}
+
+void Session::acknowledge_now() {
+  {
+    MutexLock lock(state_);
+    acknowledgement_timed_ = false;
+    acknowledgement_due_ = true;
+  }
+  flush();
+}
+
+void Session::send_frees() { send_control(MessageType::free_segments, frees_->take()); }
+
+void Session::send_control(MessageType type, const std::vector<uint64_t>& ids) {
+  if (ids.empty() || ended_) return;
+  wire::ByteWriter head;
+  for (uint64_t id : ids) head.put(id);
+  try {
+    send({.type = type, .head = head.take()}, Admission::always);
+  } catch (const PeerGoneError&) {
+    // Then there is no one to tell.
+  }
+}
+
+bool Session::wait(Waker& waker, const std::function<bool()>& done, Time deadline) {
+  flush();
+  while (!done() && place_.loop->now() < deadline) {
+    std::shared_ptr<Channel> channel;
+    {
+      MutexLock lock(order_);
+      if (current_ && !reader_claimed_ && current_->link().descriptor() >= 0) {
+        channel = current_;
+        reader_claimed_ = true;
+        channel->link().want_readable(false);
+      }
+    }
+    if (!channel) {
+      waker.sleep(-1, deadline);
+      continue;
+    }
+    bool current = true;
+    while (current && !done() && place_.loop->now() < deadline) {
+      if (waker.sleep(channel->link().descriptor(), deadline)) read(channel);
+      MutexLock lock(order_);
+      current = current_ == channel;
+    }
+    MutexLock lock(order_);
+    if (current_ == channel) {
+      reader_claimed_ = false;
+      channel->link().want_readable(true);
+    }
+  }
+  return done();
+}
+
+void Session::leave(Duration limit, std::function<void()> left) {
+  {
+    MutexLock order(order_);
+    bool already_gone = ended_;
+    if (!already_gone) {
+      std::shared_ptr<Outgoing> goodbye = encode_message({.type = MessageType::goodbye}, nullptr);
+      MutexLock lock(state_);
+      outbox_.push(std::move(goodbye), Admission::always);
+      goodbye_number_ = outbox_.last_number();
+      left_ = std::move(left);
+    }
+    if (already_gone) {
+      place_.loop->post(std::move(left));
+      return;
+    }
+    dial_if_needed();
+  }
+  flush();
+  place_.loop->after(limit,
+                     weakly(&Session::end_now, GoneReason::left, std::string("it did not answer our goodbye in time")));
+}
+
+void Session::end_now(GoneReason reason, const std::string& why) {
+  MutexLock lock(order_);
+  end(reason, why);
+}
+
+void Session::end(GoneReason reason, const std::string& why) {
+  if (ended_) return;
+  stop_link();
+  stop_dial();
+  waiting_for_peer_ = false;
+  std::function<void()> left;
+  {
+    MutexLock lock(state_);
+    ended_ = true;
+    gone_reason_ = reason;
+    gone_why_ = why;
+    outbox_.clear();
+    room_.notify_all();
+    left = std::move(left_);
+  }
+  inbox_.lose(fmt::format("{} is gone ({}): {}", to_string(peer_), name_of(reason), why));
+  if (left) place_.loop->post(std::move(left));
+  if (std::shared_ptr<SessionHandler> handler = place_.handler.lock()) handler->peer_gone(*this, reason, why);
+}
+
+void Session::throw_gone() {
+  throw PeerGoneError(fmt::format("{} is gone ({}): {}", to_string(peer_), name_of(gone_reason_), gone_why_),
+                      peer_.name, gone_reason_);
+}
+
+void Session::tick(Time expected) {
+  const Duration period = options_.peer_timeout / 8;
+  const Time now = place_.loop->now();
+  bool ping = false;
+  {
+    MutexLock lock(order_);
+    if (ended_) return;
+    // If this process was stopped, the silence was its own: what the others said meanwhile is still unread.
+    if (now > expected + period) last_heard_ += now - expected;
+    const Duration silence = now - last_heard_;
+    if (silence >= options_.peer_timeout) {
+      end(GoneReason::died, fmt::format("nothing was heard from it for {} ms",
+                                        std::chrono::duration_cast<std::chrono::milliseconds>(silence).count()));
+      return;
+    }
+    if (current_) {
+      if (silence >= period * 2 && last_pinged_ > last_heard_) {
+        link_lost(current_, "silent although pinged");  // L5
+      } else if (silence >= period) {
+        last_pinged_ = now;
+        ping = true;
+      }
+    }
+  }
+  if (ping) {
+    add_control(encode_plain(FrameKind::ping, 0, handled_));
+    flush();
+  }
+  send_control(MessageType::retire_segments, pool_->retire_idle(now - segment_idle_time));
+  place_.loop->after(period, weakly(&Session::tick, now + period));
+}
+
+Session::Statistics Session::statistics() {
+  MutexLock order(order_);
+  MutexLock lock(state_);
+  return {.handled = handled_,
+          .sent = outbox_.last_number(),
+          .held_bytes = outbox_.held_bytes(),
+          .segment_bytes = pool_->bytes(),
+          .segments_lent = pool_->lent_count(),
+          .links = links_,
+          .dials = dials_,
+          .linked = current_ != nullptr};
+}
+
+void Session::break_link() {
+  MutexLock lock(order_);
+  if (current_) link_lost(current_, "broken on request");
+}
+
+}  // namespace gradwire::net

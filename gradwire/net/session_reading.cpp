@@ -1,0 +1,196 @@
+// What arrives on a session's link: rules L6, L7 and L9, acknowledgements, and bad bytes.
+#include <c10/util/Logging.h>
+#include <fmt/format.h>
+
+#include "gradwire/net/session.h"
+
+namespace gradwire::net {
+namespace {
+
+// At most this much is read before others get their turn.
+constexpr size_t read_limit = size_t{4} << 20U;
+
+}  // namespace
+
+void Session::read(const std::shared_ptr<Channel>& channel) {
+  const std::shared_ptr<SessionHandler> handler = place_.handler.lock();
+  const uint64_t before = handled_;
+  {
+    MutexLock lock(order_);
+    size_t total = 0;
+    while (owns(channel.get()) && total < read_limit) {
+      const Transfer transfer = channel->fill();
+      if (transfer.bytes > 0) {
+        heard();
+        handle_events(channel, handler.get());
+      }
+      if (transfer.descriptors_lost && owns(channel.get())) {
+        descriptors_failed_ = true;
+        link_lost(channel, "the system gave us fewer descriptors than were sent");
+      }
+      if (transfer.closed) link_lost(channel, "closed");
+      // A short read has emptied the socket: asking again would cost a system call for nothing.
+      if (transfer.bytes < 16 * 1024) break;
+      total += transfer.bytes;
+    }
+    if (handled_ != before) acknowledge_soon();
+  }
+  flush();
+  if (handler && handled_ != before) handler->batch_handled(*this);
+}
+
+void Session::heard() { last_heard_ = place_.loop->now(); }
+
+void Session::handle_events(const std::shared_ptr<Channel>& channel, SessionHandler* handler) {
+  try {
+    while (owns(channel.get()) && !ended_) {
+      const Channel::Event event = channel->next();
+      if (event.kind == Channel::EventKind::none) return;
+      if (dial_ && dial_->channel == channel) {
+        if (event.kind != Channel::EventKind::frame) throw wire::MalformedError("chunk before Hello");
+        dial_answered(event);
+      } else if (event.kind == Channel::EventKind::chunk_begins) {
+        channel->place_chunk(inbox_.destination(event.header.number, event.chunk, event.chunk_size));
+      } else if (event.kind == Channel::EventKind::chunk_ended) {
+        if (inbox_.chunk_arrived(event.header.number, event.chunk, event.chunk_size)) {
+          wire::ByteWriter part;
+          encode(part.bytes(), {.payload_size = 4,
+                                .kind = FrameKind::bulk_finished,
+                                .number = event.header.number,
+                                .acknowledged = handled_});
+          part.put(event.chunk.part);
+          add_control(part.take());
+        }
+      } else {
+        handle_frame(channel, event, handler);
+      }
+    }
+  } catch (const wire::MalformedError& error) {
+    bad_bytes(channel, error.what());
+  }
+}
+
+void Session::handle_frame(const std::shared_ptr<Channel>& channel, const Channel::Event& event,
+                           SessionHandler* handler) {
+  if (event.header.kind == FrameKind::fenced) {
+    end(GoneReason::fenced, "it has declared this worker dead");
+    return;
+  }
+  bool in_order;
+  bool admitted;
+  {
+    MutexLock lock(state_);
+    const uint64_t before = outbox_.admitted();
+    in_order = outbox_.acknowledge(event.header.acknowledged);
+    admitted = outbox_.admitted() != before;
+  }
+  if (admitted) room_.notify_all();
+  if (!in_order) return gap(fmt::format("it acknowledges message {}, which cannot be", event.header.acknowledged));
+  hear_goodbye();
+  if (ended_) return;
+  switch (event.header.kind) {
+    case FrameKind::message:
+      handle_message(event, handler);
+      return;
+    case FrameKind::acknowledgement:
+    case FrameKind::pong:
+      return;
+    case FrameKind::ping:
+      add_control(encode_plain(FrameKind::pong, 0, handled_));
+      return;
+    case FrameKind::bulk_finished: {
+      const auto part = wire::ByteReader(event.payload).take<uint32_t>();
+      MutexLock lock(state_);
+      if (!outbox_.finish_bulk(event.header.number, part))
+        throw wire::MalformedError(fmt::format("end of a bulk {}/{} that is not under way", event.header.number, part));
+      room_.notify_all();
+      return;
+    }
+    case FrameKind::segments: {
+      std::string why;
+      if (!inbox_.add_segments(event.payload, channel->descriptors(), why)) {
+        LOG(WARNING) << "gradwire: " << mine_.name << " cannot take shared memory from " << peer_.name << ": " << why
+                     << ". Large tensors are sent as streams from here on";
+        descriptors_failed_ = true;
+        link_lost(channel, "to be re-made without descriptors");
+      }
+      return;
+    }
+    default:
+      throw wire::MalformedError(fmt::format("frame of kind {} after Hello", static_cast<int>(event.header.kind)));
+  }
+}
+
+// L6: compare, handle and count are one step, under order_.
+void Session::handle_message(const Channel::Event& event, SessionHandler* handler) {
+  if (event.header.number != handled_ + 1)
+    return gap(fmt::format("message {} came after message {}", event.header.number, handled_.load()));
+  Delivery delivery = inbox_.open(event.header.number, event.payload);
+  const auto each_id = [&delivery](auto&& act) {
+    wire::ByteReader reader(delivery.head);
+    while (reader.remaining() > 0) act(reader.take<uint64_t>());
+  };
+  switch (delivery.type) {
+    case MessageType::goodbye:
+      ++handled_;
+      // L9: acknowledged, then closed. If the acknowledgement is lost, the leaver dials again and reads Fenced.
+      write_last(encode_plain(FrameKind::acknowledgement, 0, handled_));
+      end(GoneReason::left, "it said goodbye");
+      return;
+    case MessageType::free_segments:
+      each_id([this](uint64_t id) {
+        if (!pool_->take_back(id, place_.loop->now()))
+          throw wire::MalformedError(fmt::format("segment {} freed that was not lent", id));
+      });
+      break;
+    case MessageType::retire_segments:
+      inbox_.retire_segments(delivery.head);
+      break;
+    default:
+      if (delivery.type < MessageType::first_of_layers_above)
+        throw wire::MalformedError(fmt::format("message of unknown type {}", static_cast<int>(delivery.type)));
+      if (handler != nullptr) handler->message_arrived(*this, std::move(delivery));
+  }
+  ++handled_;
+}
+
+void Session::gap(const std::string& what) {
+  LOG(ERROR) << "gradwire: " << mine_.name << " ends its session with " << peer_.name << ": " << what;
+  write_last(encode_plain(FrameKind::fenced));
+  end(GoneReason::fenced, what);
+}
+
+// Bad framing closes the link: bytes may have been hurt on the way, and what was not handled comes again. The same
+// number bad twice was made badly, and would come for ever: that ends the session.
+void Session::bad_bytes(const std::shared_ptr<Channel>& channel, const std::string& what) {
+  if (!owns(channel.get())) return;
+  LOG(WARNING) << "gradwire: " << mine_.name << " got malformed bytes from " << peer_.name << ": " << what;
+  if (current_ == channel) {
+    if (bad_number_ == handled_ + 1) return gap(fmt::format("malformed twice: {}", what));
+    bad_number_ = handled_ + 1;
+  }
+  link_lost(channel, "malformed bytes");
+}
+
+void Session::hear_goodbye() {
+  bool heard;
+  {
+    MutexLock lock(state_);
+    heard = goodbye_number_ != 0 && outbox_.acknowledged() >= goodbye_number_;
+  }
+  if (heard) end(GoneReason::left, "we said goodbye");
+}
+
+// The last frame on a link that is about to be stopped. Best effort: a peer that misses it asks again, and is told.
+void Session::write_last(std::string frame) {
+  if (!current_) return;
+  std::unique_lock lock(state_);
+  const std::shared_ptr<Link> link = std::exchange(sending_, nullptr);
+  written_.wait(lock, [this]() GRADWIRE_NO_ANALYSIS { return !writing_; });
+  // In the middle of another frame it would be read as a part of that.
+  if (!link || !batch_.empty()) return;
+  const iovec buffer{frame.data(), frame.size()};
+  link->write({&buffer, 1}, {});
+}
+
+}  // namespace gradwire::net

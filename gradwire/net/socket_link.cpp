@@ -1,0 +1,173 @@
+#include "gradwire/net/socket_link.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "gradwire/base/mutex.h"
+
+namespace gradwire::net {
+namespace {
+
+constexpr size_t most_descriptors = 64;
+
+class SocketLink : public Link, public Watcher, public std::enable_shared_from_this<SocketLink> {
+ public:
+  SocketLink(std::shared_ptr<Runtime> runtime, Descriptor socket, SocketKind kind)
+      : runtime_(std::move(runtime)), socket_(std::move(socket)), kind_(kind) {
+    fcntl(socket_.get(), F_SETFL, fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
+    if (kind_ == SocketKind::tcp) {
+      const int on = 1;
+      setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    } else {
+      // Room for two chunks: the writer need not sleep between them, and little is queued ahead of a small message.
+      const int size = 512 * 1024;
+      setsockopt(socket_.get(), SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    }
+  }
+
+  ~SocketLink() override {
+    if (token_ != 0) runtime_->poller().remove(token_, socket_.get());
+  }
+
+  Transfer write(std::span<const iovec> buffers, std::span<const int> descriptors) override {
+    msghdr message{};
+    message.msg_iov = const_cast<iovec*>(buffers.data());
+    message.msg_iovlen = buffers.size();
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * most_descriptors)> control;
+    if (!descriptors.empty()) {
+      message.msg_control = control.data();
+      message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+      cmsghdr* header = CMSG_FIRSTHDR(&message);
+      header->cmsg_level = SOL_SOCKET;
+      header->cmsg_type = SCM_RIGHTS;
+      header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+      std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
+    }
+    ssize_t count;
+    do count = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (count < 0 && errno == EINTR);
+    if (count >= 0) return {.bytes = static_cast<size_t>(count)};
+    return {.closed = !would_block()};
+  }
+
+  Transfer read(std::span<const iovec> buffers, std::vector<Descriptor>& descriptors) override {
+    msghdr message{};
+    message.msg_iov = const_cast<iovec*>(buffers.data());
+    message.msg_iovlen = buffers.size();
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * most_descriptors)> control;
+    if (kind_ == SocketKind::unix_domain) {
+      message.msg_control = control.data();
+      message.msg_controllen = control.size();
+    }
+    ssize_t count;
+    do count = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    while (count < 0 && errno == EINTR);
+    if (count < 0) return {.closed = !would_block()};
+    for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+      if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+      const size_t number = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      for (size_t i = 0; i < number; ++i) {
+        int value;
+        std::memcpy(&value, CMSG_DATA(header) + i * sizeof(int), sizeof value);
+        descriptors.emplace_back(value);
+      }
+    }
+    return {.bytes = static_cast<size_t>(count),
+            .closed = count == 0,
+            .descriptors_lost = (message.msg_flags & MSG_CTRUNC) != 0};
+  }
+
+  void close() override {
+    // The descriptor itself stays until the last user of this object is gone: its number must not be reused
+    // while another thread polls it.
+    shutdown(socket_.get(), SHUT_RDWR);
+    MutexLock lock(mutex_);
+    closed_ = true;
+    interest_ = {};
+    update();
+  }
+
+  void watch(std::function<void()> readable, std::function<void()> writable) override {
+    readable_ = std::move(readable);
+    writable_ = std::move(writable);
+  }
+
+  void want_readable(bool wanted) override {
+    MutexLock lock(mutex_);
+    if (closed_ || interest_.readable == wanted) return;
+    interest_.readable = wanted;
+    update();
+  }
+
+  void want_writable() override {
+    MutexLock lock(mutex_);
+    if (closed_ || interest_.writable) return;
+    interest_.writable = true;
+    update();
+  }
+
+  void ready(Interest ready) override {
+    bool readable, writable;
+    {
+      MutexLock lock(mutex_);
+      readable = ready.readable && interest_.readable;
+      writable = ready.writable && interest_.writable;
+      if (writable) {
+        interest_.writable = false;
+        update();
+      }
+      // Nobody asked, and yet there is an event: an error or hang-up, which epoll always tells. Whoever wants to
+      // read or write next finds out; until then the loop must not spin on it.
+      if (!readable && !writable) unwatch();
+    }
+    if (writable) writable_();
+    if (readable) readable_();
+  }
+
+  int descriptor() const override { return socket_.get(); }
+  bool passes_descriptors() const override { return kind_ == SocketKind::unix_domain; }
+  std::string kind() const override { return kind_ == SocketKind::tcp ? "tcp" : "unix"; }
+
+ private:
+  static bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK; }
+
+  void update() GRADWIRE_REQUIRES(mutex_) {
+    if (closed_)
+      unwatch();
+    else if (token_ == 0)
+      token_ = runtime_->poller().add(socket_.get(), weak_from_this(), interest_);
+    else
+      runtime_->poller().change(token_, socket_.get(), interest_);
+  }
+
+  void unwatch() GRADWIRE_REQUIRES(mutex_) {
+    if (token_ == 0) return;
+    runtime_->poller().remove(token_, socket_.get());
+    token_ = 0;
+  }
+
+  const std::shared_ptr<Runtime> runtime_;
+  const Descriptor socket_;
+  const SocketKind kind_;
+  std::function<void()> readable_;
+  std::function<void()> writable_;
+
+  Mutex mutex_;
+  Interest interest_ GRADWIRE_GUARDED_BY(mutex_);
+  bool closed_ GRADWIRE_GUARDED_BY(mutex_) = false;
+  Poller::Token token_ GRADWIRE_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<Link> make_socket_link(std::shared_ptr<Runtime> runtime, Descriptor socket, SocketKind kind) {
+  return std::make_shared<SocketLink>(std::move(runtime), std::move(socket), kind);
+}
+
+}  // namespace gradwire::net

@@ -1,0 +1,16 @@
+// A link over a connected stream socket, Unix or TCP.
+#pragma once
+
+#include <memory>
+
+#include "gradwire/net/link.h"
+#include "gradwire/net/runtime.h"
+
+namespace gradwire::net {
+
+enum class SocketKind { unix_domain, tcp };
+
+// Takes the connected socket over and makes it non-blocking.
+std::shared_ptr<Link> make_socket_link(std::shared_ptr<Runtime> runtime, Descriptor socket, SocketKind kind);
+
+}  // namespace gradwire::net

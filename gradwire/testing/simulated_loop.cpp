@@ -1,0 +1,33 @@
+#include "gradwire/testing/simulated_loop.h"
+
+namespace gradwire::testing {
+
+void SimulatedLoop::after(net::Duration delay, Task task) { tasks_.emplace(std::pair(now_ + delay, random_()), std::move(task)); }
+
+bool SimulatedLoop::step() {
+  if (tasks_.empty()) return false;
+  auto first = tasks_.begin();
+  now_ = std::max(now_, first->first.first);
+  Task task = std::move(first->second);
+  tasks_.erase(first);
+  task();
+  return true;
+}
+
+bool SimulatedLoop::run_until(const std::function<bool()>& condition, net::Duration limit) {
+  const net::Time end = now_ + limit;
+  while (!condition()) {
+    if (tasks_.empty() || tasks_.begin()->first.first > end) {
+      now_ = end;
+      return condition();
+    }
+    step();
+  }
+  return true;
+}
+
+void SimulatedLoop::run_for(net::Duration time) {
+  run_until([] { return false; }, time);
+}
+
+}  // namespace gradwire::testing

@@ -191,7 +191,8 @@ char* Inbox::destination(uint64_t number, const Chunk& chunk, size_t size) {
 
 bool Inbox::chunk_arrived(uint64_t number, const Chunk& chunk, size_t size) {
   auto found = bulks_.find({number, chunk.part});
-  if (found == bulks_.end()) return true;
+  // Said once, at its beginning; what is already under way behind that is dropped.
+  if (found == bulks_.end()) return chunk.offset == 0;
   found->second.received += size;
   if (found->second.received < found->second.size) return false;
   const std::shared_ptr<Arrival> arrival = found->second.arrival;

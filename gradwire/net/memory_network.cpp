@@ -162,7 +162,9 @@ class MemoryLink : public Link, public std::enable_shared_from_this<MemoryLink> 
     }
   }
   // What was cut off flies on.
-  void resume() { later([](MemoryLink& self) GRADWIRE_NO_ANALYSIS { self.land(); }); }
+  void resume() {
+    later([](MemoryLink& self) GRADWIRE_NO_ANALYSIS { self.land(); });
+  }
 
  private:
   template <class F>
@@ -235,8 +237,8 @@ class MemoryLink : public Link, public std::enable_shared_from_this<MemoryLink> 
 
 // A connection from one to the other: the dialler's end and the acceptor's.
 std::pair<std::shared_ptr<MemoryLink>, std::shared_ptr<MemoryLink>> connect(
-    const std::shared_ptr<MemoryNetwork::State>& network, const std::string& from, const std::string& to)
-    GRADWIRE_NO_ANALYSIS {
+    const std::shared_ptr<MemoryNetwork::State>& network, const std::string& from,
+    const std::string& to) GRADWIRE_NO_ANALYSIS {
   auto there = std::make_shared<Pipe>();
   auto back = std::make_shared<Pipe>();
   auto dialler = std::make_shared<MemoryLink>(network, from, to, true, there, back);
@@ -275,7 +277,8 @@ class MemoryTransport : public Transport {
         // At one address lives one worker of that name at a time: a restarted one answers there.
         auto found = network->listeners.find(peer.incarnation);
         if (found == network->listeners.end())
-          found = std::find_if(network->listeners.begin(), network->listeners.end(), [&](const auto& listener)
+          found = std::find_if(network->listeners.begin(), network->listeners.end(),
+                               [&](const auto& listener)
                                    GRADWIRE_NO_ANALYSIS { return network->names[listener.first] == peer.name; });
         if (found != network->listeners.end()) {
           accepted = found->second;
@@ -301,10 +304,11 @@ class MemoryTransport : public Transport {
 
 // Calls `act` for each open end of a connection between the two.
 template <class F>
-void for_each_link(MemoryNetwork::State& network, const std::string& first, const std::string& second, F act)
-    GRADWIRE_NO_ANALYSIS {
+void for_each_link(MemoryNetwork::State& network, const std::string& first, const std::string& second,
+                   F act) GRADWIRE_NO_ANALYSIS {
   for (const std::weak_ptr<MemoryLink>& weak : network.links)
-    if (std::shared_ptr<MemoryLink> link = weak.lock(); link && link->joins(pair_of(first, second)) && link->open()) act(link);
+    if (std::shared_ptr<MemoryLink> link = weak.lock(); link && link->joins(pair_of(first, second)) && link->open())
+      act(link);
 }
 
 }  // namespace
@@ -365,7 +369,8 @@ void MemoryNetwork::replay(const std::string& first, const std::string& second) 
     MutexLock lock(state_->mutex);
     for (const std::weak_ptr<MemoryLink>& weak : state_->links)
       if (std::shared_ptr<MemoryLink> link = weak.lock(); link && link->is_dialler() && link->from() == first &&
-                                                          link->joins(pair_of(first, second)) && !link->out().opening.empty())
+                                                          link->joins(pair_of(first, second)) &&
+                                                          !link->out().opening.empty())
         opening = link->out().opening;
     for (const auto& [incarnation, listener] : state_->listeners)
       if (state_->names[incarnation] == second) accepted = listener;

@@ -41,8 +41,8 @@ class MemoryNetwork {
   void break_links(const std::string& first, const std::string& second, Noticed noticed = Noticed::by_both);
   // The connections between the two end after so many more bytes from first to second, in the middle of a frame or not.
   void truncate(const std::string& first, const std::string& second, size_t bytes);
-  // Sends what opened the newest connection between the two once more, on a connection of its own, as a network may that
-  // holds packets back.
+  // Sends what opened the newest connection between the two once more, on a connection of its own, as a network may
+  // that holds packets back.
   void replay(const std::string& first, const std::string& second);
   // Changes a byte of what first sends to second next.
   void corrupt(const std::string& first, const std::string& second);

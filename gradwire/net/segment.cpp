@@ -57,7 +57,7 @@ bool SegmentBudget::take(size_t bytes) {
   return false;
 }
 
-SegmentPool::~SegmentPool() { budget_->give_back(bytes()); }
+SegmentPool::~SegmentPool() { clear(); }
 
 size_t SegmentPool::size_class(size_t size) {
   constexpr size_t smallest = 64 * 1024;
@@ -137,6 +137,15 @@ std::vector<uint64_t> SegmentPool::retire_idle(Time since) {
 std::vector<uint64_t> SegmentPool::take_retired() {
   MutexLock lock(mutex_);
   return std::exchange(retired_, {});
+}
+
+void SegmentPool::clear() {
+  decltype(lent_) lent;
+  decltype(idle_) idle;
+  MutexLock lock(mutex_);
+  std::swap(lent, lent_);
+  std::swap(idle, idle_);
+  drop(bytes_);
 }
 
 size_t SegmentPool::bytes() {

@@ -76,6 +76,9 @@ class SegmentPool {
   // Those given up to make room, to be told to the peer.
   std::vector<uint64_t> take_retired() GRADWIRE_EXCLUDES(mutex_);
 
+  // The peer is gone: none is ever lent again.
+  void clear() GRADWIRE_EXCLUDES(mutex_);
+
   size_t bytes() GRADWIRE_EXCLUDES(mutex_);
   size_t lent_count() GRADWIRE_EXCLUDES(mutex_);
 

@@ -219,6 +219,7 @@ void Session::end(GoneReason reason, const std::string& why) {
     room_.notify_all();
     left = std::move(left_);
   }
+  pool_->clear();
   inbox_.lose(fmt::format("{} is gone ({}): {}", to_string(peer_), name_of(reason), why));
   if (left) place_.loop->post(std::move(left));
   if (std::shared_ptr<SessionHandler> handler = place_.handler.lock()) handler->peer_gone(*this, reason, why);

@@ -155,6 +155,7 @@ void Session::accept(std::shared_ptr<Channel> channel, const Hello& hello) {
     stop_dial();
     adopt(channel, hello, encode_hello(sample(channel->link(), hello.attempt)));
     if (current_ == channel) watch(channel);
+    flush();
     if (!ended_) handle_events(channel, place_.handler.lock().get());
   }
   flush();

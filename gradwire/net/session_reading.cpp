@@ -187,10 +187,10 @@ void Session::write_last(std::string frame) {
   std::unique_lock lock(state_);
   const std::shared_ptr<Link> link = std::exchange(sending_, nullptr);
   written_.wait(lock, [this]() GRADWIRE_NO_ANALYSIS { return !writing_; });
-  // In the middle of another frame it would be read as a part of that.
-  if (!link || !batch_.empty()) return;
-  const iovec buffer{frame.data(), frame.size()};
-  link->write({&buffer, 1}, {});
+  if (!link) return;
+  // Behind what is half written: in the middle of a frame it would be read as a part of that.
+  batch_.add(std::move(frame));
+  link->write(batch_.buffers(), batch_.descriptors());
 }
 
 }  // namespace gradwire::net

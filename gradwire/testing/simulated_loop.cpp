@@ -2,7 +2,9 @@
 
 namespace gradwire::testing {
 
-void SimulatedLoop::after(net::Duration delay, Task task) { tasks_.emplace(std::pair(now_ + delay, random_()), std::move(task)); }
+void SimulatedLoop::after(net::Duration delay, Task task) {
+  tasks_.emplace(std::pair(now_ + delay, random_()), std::move(task));
+}
 
 bool SimulatedLoop::step() {
   if (tasks_.empty()) return false;

@@ -17,8 +17,9 @@ struct Dimension {
 };
 using Dimensions = c10::SmallVector<Dimension, 8>;
 
-// A square of this many elements a side fits in the first-level cache.
-constexpr int64_t tile = 64;
+// Elements a side. Larger tiles are slower where strides are powers of two: their lines share a few places in the
+// cache.
+constexpr int64_t tile = 16;
 
 struct Wide {  // a complex<double>
   uint64_t halves[2];
@@ -55,23 +56,17 @@ void copy_rows(const Element* from, Element* to, const Dimension& column, const 
   }
 }
 
-// By way of a small square in the first-level cache, so that both sides are walked in runs. Without it, strides that
-// are powers of two make the lines of a tile push each other out of the cache.
+// Tile by tile: lines of the source are read in the wrong direction, and stay in the cache until all of them is used.
 template <class Element>
 void copy_transposed(const Element* from, Element* to, const Dimension& column, const Dimension& row) {
-  Element square[tile * tile];
   for (int64_t first_column = 0; first_column < column.size; first_column += tile) {
-    int64_t columns = std::min(tile, column.size - first_column);
+    int64_t end_column = std::min(first_column + tile, column.size);
     for (int64_t first_row = 0; first_row < row.size; first_row += tile) {
-      int64_t rows = std::min(tile, row.size - first_row);
-      const Element* corner = from + first_row * row.from + first_column * column.from;
-      for (int64_t c = 0; c < columns; ++c) {
-        for (int64_t r = 0; r < rows; ++r) {
-          square[r * tile + c] = corner[r * row.from + c * column.from];
+      int64_t end_row = std::min(first_row + tile, row.size);
+      for (int64_t r = first_row; r < end_row; ++r) {
+        for (int64_t c = first_column; c < end_column; ++c) {
+          to[r * row.to + c] = from[r * row.from + c * column.from];
         }
-      }
-      for (int64_t r = 0; r < rows; ++r) {
-        std::memcpy(to + (first_row + r) * row.to + first_column, square + r * tile, columns * sizeof(Element));
       }
     }
   }
@@ -94,7 +89,7 @@ void copy_strided(const void* source, void* destination, Dimensions dimensions) 
   auto* to = static_cast<Element*>(destination);
   c10::SmallVector<int64_t, 8> index(dimensions.size(), 0);
   while (true) {
-    if (row.from < column.from && row.size > 1) {
+    if (row.size > 1 && column.from > 1 && row.from < column.from) {
       copy_transposed(from, to, column, row);
     } else {
       copy_rows(from, to, column, row);

@@ -215,6 +215,12 @@ void Outbox::gather(Batch& batch, uint64_t handled) {
     sent_streams_.push_back(std::move(stream));
 }
 
+bool Outbox::only_heads_left() const {
+  return waiting_.empty() && streaming_.empty() && sent_streams_.empty() &&
+         std::all_of(unacknowledged_.begin() + static_cast<std::ptrdiff_t>(next_), unacknowledged_.end(),
+                     [](const std::shared_ptr<Outgoing>& message) { return message->bulks.empty(); });
+}
+
 void Outbox::clear() {
   unacknowledged_.clear();
   waiting_.clear();

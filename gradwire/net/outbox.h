@@ -71,11 +71,11 @@ class Outbox {
   void gather(Batch& batch, uint64_t handled);
 
   bool idle() const { return unacknowledged_.empty() && waiting_.empty(); }
-  bool all_written() const { return next_ == unacknowledged_.size() && streaming_.empty(); }
+  // Nothing waits for room, and no bulk is unfinished.
+  bool only_heads_left() const;
   uint64_t last_number() const { return last_number_; }
   uint64_t acknowledged() const { return acknowledged_; }
   size_t held_bytes() const { return held_bytes_; }
-  bool has_waiting() const { return !waiting_.empty(); }
   void clear();
 
  private:

@@ -10,6 +10,7 @@
 #include <asio/steady_timer.hpp>
 
 #include "gradwire/base/mutex.h"
+#include "gradwire/base/torch_compatibility.h"
 
 namespace gradwire::net {
 
@@ -42,6 +43,7 @@ std::shared_ptr<Runtime> Runtime::of_process() {
 }
 
 Runtime::Runtime() : core_(std::make_shared<Core>()) {
+  require_same_torch(torch_version_at_build(), torch_version_loaded());
   // Signals are the program's own business: its threads get them, not the loop.
   sigset_t all, before;
   sigfillset(&all);

@@ -180,23 +180,34 @@ bool Session::wait(Waker& waker, const std::function<bool()>& done, Time deadlin
 void Session::leave(Duration limit, std::function<void()> left) {
   {
     MutexLock order(order_);
-    bool already_gone = ended_;
-    if (!already_gone) {
-      std::shared_ptr<Outgoing> goodbye = encode_message({.type = MessageType::goodbye}, nullptr);
+    bool already_gone;
+    {
       MutexLock lock(state_);
-      outbox_.push(std::move(goodbye), Admission::always);
-      goodbye_number_ = outbox_.last_number();
-      left_ = std::move(left);
+      already_gone = ended_;
+      if (!already_gone) left_ = std::move(left);
+      leaving_ = true;
     }
-    if (already_gone) {
-      place_.loop->post(std::move(left));
-      return;
-    }
+    if (already_gone) return place_.loop->post(std::move(left));
+    say_goodbye();
     dial_if_needed();
   }
   flush();
-  place_.loop->after(limit,
-                     weakly(&Session::end_now, GoneReason::left, std::string("it did not answer our goodbye in time")));
+  place_.loop->after(limit, weakly(&Session::end_now, GoneReason::left, std::string("it did not answer our goodbye in time")));
+}
+
+// L9: behind everything else, the bytes of large parts included: the receiver closes when it has read it.
+void Session::say_goodbye() {
+  bool heard;
+  {
+    MutexLock lock(state_);
+    if (!leaving_ || ended_) return;
+    if (goodbye_number_ == 0 && outbox_.only_heads_left()) {
+      outbox_.push(encode_message({.type = MessageType::goodbye}, nullptr), Admission::always);
+      goodbye_number_ = outbox_.last_number();
+    }
+    heard = goodbye_number_ != 0 && outbox_.acknowledged() >= goodbye_number_;
+  }
+  if (heard) end(GoneReason::left, "we said goodbye");
 }
 
 void Session::end_now(GoneReason reason, const std::string& why) {
@@ -213,6 +224,8 @@ void Session::end(GoneReason reason, const std::string& why) {
   {
     MutexLock lock(state_);
     ended_ = true;
+    // Whoever has said goodbye does not call the other's end a death: it may have left at the same time.
+    if (goodbye_number_ != 0) reason = GoneReason::left;
     gone_reason_ = reason;
     gone_why_ = why;
     outbox_.clear();

@@ -145,7 +145,6 @@ class Session : public std::enable_shared_from_this<Session> {
   void handle_message(const Channel::Event& event, SessionHandler* handler) GRADWIRE_REQUIRES(order_);
   void gap(const std::string& what) GRADWIRE_REQUIRES(order_);
   void bad_bytes(const std::shared_ptr<Channel>& channel, const std::string& what) GRADWIRE_REQUIRES(order_);
-  void hear_goodbye() GRADWIRE_REQUIRES(order_);
   void link_lost(const std::shared_ptr<Channel>& channel, const std::string& why) GRADWIRE_REQUIRES(order_);
   void heard() GRADWIRE_REQUIRES(order_);
 
@@ -159,6 +158,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void write_last(std::string frame) GRADWIRE_REQUIRES(order_) GRADWIRE_EXCLUDES(state_);
 
   // Ending.
+  void say_goodbye() GRADWIRE_REQUIRES(order_) GRADWIRE_EXCLUDES(state_);
   void end(GoneReason reason, const std::string& why) GRADWIRE_REQUIRES(order_) GRADWIRE_EXCLUDES(state_);
   void tick(Time expected) GRADWIRE_EXCLUDES(order_, state_);
   [[noreturn]] void throw_gone() GRADWIRE_REQUIRES(state_);
@@ -219,6 +219,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Condition room_;
   GoneReason gone_reason_ GRADWIRE_GUARDED_BY(state_) = GoneReason::died;
   std::string gone_why_ GRADWIRE_GUARDED_BY(state_);
+  bool leaving_ GRADWIRE_GUARDED_BY(state_) = false;
   uint64_t goodbye_number_ GRADWIRE_GUARDED_BY(state_) = 0;
   std::function<void()> left_ GRADWIRE_GUARDED_BY(state_);
 };

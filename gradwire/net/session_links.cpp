@@ -200,7 +200,7 @@ void Session::adopt(std::shared_ptr<Channel> channel, const Hello& hello, std::s
     end(GoneReason::fenced, fmt::format("it says it handled {} messages, which cannot be", hello.last_handled));
     return;
   }
-  hear_goodbye();
+  say_goodbye();
   if (ended_) return;
 }
 

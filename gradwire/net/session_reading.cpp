@@ -86,7 +86,7 @@ void Session::handle_frame(const std::shared_ptr<Channel>& channel, const Channe
   }
   if (admitted) room_.notify_all();
   if (!in_order) return gap(fmt::format("it acknowledges message {}, which cannot be", event.header.acknowledged));
-  hear_goodbye();
+  say_goodbye();
   if (ended_) return;
   switch (event.header.kind) {
     case FrameKind::message:
@@ -104,7 +104,7 @@ void Session::handle_frame(const std::shared_ptr<Channel>& channel, const Channe
       if (!outbox_.finish_bulk(event.header.number, part))
         throw wire::MalformedError(fmt::format("end of a bulk {}/{} that is not under way", event.header.number, part));
       room_.notify_all();
-      return;
+      break;
     }
     case FrameKind::segments: {
       std::string why;
@@ -119,6 +119,7 @@ void Session::handle_frame(const std::shared_ptr<Channel>& channel, const Channe
     default:
       throw wire::MalformedError(fmt::format("frame of kind {} after Hello", static_cast<int>(event.header.kind)));
   }
+  say_goodbye();
 }
 
 // L6: compare, handle and count are one step, under order_.
@@ -170,15 +171,6 @@ void Session::bad_bytes(const std::shared_ptr<Channel>& channel, const std::stri
     bad_number_ = handled_ + 1;
   }
   link_lost(channel, "malformed bytes");
-}
-
-void Session::hear_goodbye() {
-  bool heard;
-  {
-    MutexLock lock(state_);
-    heard = goodbye_number_ != 0 && outbox_.acknowledged() >= goodbye_number_;
-  }
-  if (heard) end(GoneReason::left, "we said goodbye");
 }
 
 // The last frame on a link that is about to be stopped. Best effort: a peer that misses it asks again, and is told.

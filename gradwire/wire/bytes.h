@@ -79,7 +79,8 @@ class ByteReader {
       return take_bool();
     } else {
       T value;
-      std::memcpy(&value, take_bytes(sizeof(T)).data(), sizeof(T));
+      std::string_view raw = take_bytes(sizeof(T));
+      std::memcpy(&value, raw.data(), raw.size());
       return value;
     }
   }

@@ -26,7 +26,8 @@ template <Flat T>
 void take_flat(Decoder& decoder, T* elements, size_t count) {
   // A pointer to no elements may be null, which memcpy does not take.
   if (count != 0) {
-    std::memcpy(static_cast<void*>(elements), decoder.bytes().take_bytes(count * sizeof(T)).data(), count * sizeof(T));
+    std::string_view raw = decoder.bytes().take_bytes(count * sizeof(T));
+    std::memcpy(static_cast<void*>(elements), raw.data(), raw.size());
   }
 }
 

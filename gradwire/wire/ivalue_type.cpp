@@ -52,7 +52,7 @@ c10::TypePtr decode_optional_type(Decoder& decoder) {
   }
   // Torch tells a list of optional tensors by the address of this one type.
   return element->kind() == c10::TypeKind::TensorType ? c10::getTypePtrCopy<std::optional<at::Tensor>>()
-                                                      : c10::OptionalType::create(std::move(element));
+                                                      : c10::OptionalType::create(element);
 }
 
 c10::TypePtr decode_dict_type(Decoder& decoder) {

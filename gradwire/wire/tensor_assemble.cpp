@@ -68,6 +68,7 @@ at::Tensor assemble(const TensorDescription& description, std::vector<c10::DataP
     return {};
   }
   std::vector<at::Tensor> parts;
+  parts.reserve(part_memory.size());
   for (size_t i = 0; i < part_memory.size(); ++i) {
     parts.push_back(dense(description.parts[i], std::move(part_memory[i])));
   }

@@ -1,10 +1,12 @@
-// Writes the seeds of the wire decoders to <folder>/<decoder>/<seed>.
+// Writes the seeds of the decoders to <folder>/<decoder>/<seed>.
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 
 #include <ATen/Functions.h>
 
+#include "gradwire/net/frame.h"
+#include "gradwire/net/outbox.h"
 #include "gradwire/wire/tensor.h"
 
 #include "tests/fuzz/seeds.h"
@@ -79,6 +81,56 @@ void write_ivalues(const std::filesystem::path& folder) {
   write_value("nested", c10::ivalue::Tuple::create({mixed, c10::Device("cpu"), c10::complex<double>(1, 2), true}));
 }
 
+net::Record record_of(const std::string& name) {
+  return {.name = name,
+          .rank = 1,
+          .incarnation = Incarnation{7},
+          .host = "host",
+          .user = 0,
+          .unix_path = "/s",
+          .tcp_address = "127.0.0.1:1"};
+}
+
+void write_hellos(const std::filesystem::path& folder) {
+  net::Hello hello;
+  hello.mine = record_of("worker1");
+  hello.yours = Incarnation{8};
+  const auto payload = [](const net::Hello& of) { return net::encode_hello(of).substr(net::frame_header_size); };
+  write(folder / "first", payload(hello));
+  hello.features = 1;
+  hello.attempt = 3;
+  hello.last_handled = 17;
+  hello.unfinished_bulks = {{18, 1, 4096}};
+  hello.segments = {1, 2};
+  write(folder / "resumed", payload(hello));
+}
+
+// A link's bytes after Hello: a message with tensors, its chunks, segments and control frames.
+void write_frames(const std::filesystem::path& folder) {
+  const auto bytes_of = [](net::Message message) {
+    net::Outbox outbox(1U << 20U);
+    outbox.push(net::encode_message(std::move(message), nullptr), net::Admission::always);
+    std::string bytes;
+    for (net::Batch batch; outbox.gather(batch, 0), !batch.empty(); batch.clear())
+      for (const iovec& buffer : batch.buffers())
+        bytes.append(static_cast<const char*>(buffer.iov_base), buffer.iov_len);
+    return bytes;
+  };
+  constexpr net::MessageType type{16};
+  write(folder / "small",
+        bytes_of({.type = type, .head = "head", .payload = {.bytes = "bytes", .tensors = {at::ones({2, 3})}}}));
+  write(folder / "sparse",
+        bytes_of({.type = type, .payload = {.tensors = {at::eye(3).to_sparse(), at::eye(3).to_sparse_csr(), {}}}}));
+  write(folder / "streamed", bytes_of({.type = type, .payload = {.tensors = {at::ones({17000})}}}));
+  wire::ByteWriter segments;
+  encode(segments.bytes(), net::FrameHeader{.payload_size = 20, .kind = net::FrameKind::segments});
+  segments.put(uint32_t{1});
+  segments.put(uint64_t{1});
+  segments.put(uint64_t{65536});
+  write(folder / "segments",
+        segments.take() + net::encode_plain(net::FrameKind::ping) + net::encode_plain(net::FrameKind::acknowledgement));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -90,4 +142,6 @@ int main(int argc, char** argv) {
   write_tensors(folder / "tensor_description");
   write_payloads(folder / "payload");
   write_ivalues(folder / "ivalue");
+  write_hellos(folder / "hello");
+  write_frames(folder / "frames");
 }

@@ -417,6 +417,33 @@ TEST(Session, L9_GoodbyeIsNotDeath) {
   EXPECT_EQ(b.recorder->gone.at(a.incarnation()).reason, GoneReason::left);
 }
 
+TEST(Session, L9_GoodbyeDoesNotOvertakeTheBytesOfALargeTensor) {
+  NetWorld world;
+  world.network.set_delay([] { return net::Duration(1000); });
+  Node a = world.node("a"), b = world.node("b");
+  const at::Tensor large = at::arange(1024 * 1024);
+  world.session(a, b)->send({.type = plain, .payload = {.tensors = {large}}}, net::Admission::always);
+  bool left = false;
+  a.endpoint->leave(60s, [&] { left = true; });
+  EXPECT_TRUE(world.run_until([&] { return left; }, 30s));
+  EXPECT_EQ(b.recorder->gone.at(a.incarnation()).reason, GoneReason::left);
+  EXPECT_TRUE(b.recorder->arrivals[a.incarnation()].at(0)->take().tensors.at(0).equal(large));
+}
+
+TEST(Session, L9_WhoeverHasSaidGoodbyeDoesNotCallTheOthersEndADeath) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    NetWorld world(seed);
+    world.network.set_delay([&] { return net::Duration(world.loop->random()() % 1000); });
+    Node a = world.node("a"), b = world.node("b");
+    world.send(a, b, "x");
+    world.run_until([&] { return world.linked(a, b); });
+    for (Node* node : {&a, &b}) node->endpoint->leave(10s, [node] { node->endpoint->close(); });
+    if (seed % 2 == 0) world.network.break_links("a", "b");
+    ASSERT_TRUE(world.run_until([&] { return !a.recorder->gone.empty() && !b.recorder->gone.empty(); }, 60s));
+    for (Node* node : {&a, &b}) EXPECT_EQ(node->recorder->gone.begin()->second.reason, GoneReason::left) << "seed " << seed;
+  }
+}
+
 TEST(Session, L9_TheLeaverWaitsUntilItsGoodbyeWasHeard) {
   NetWorld world;
   Node a = world.node("a"), b = world.node("b");

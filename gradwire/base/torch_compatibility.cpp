@@ -1,8 +1,8 @@
 #include "gradwire/base/torch_compatibility.h"
 
+#include <fmt/format.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/version.h>
-#include <fmt/format.h>
 
 #include "gradwire/base/error.h"
 
@@ -18,9 +18,9 @@ std::string torch_version_loaded() {
 
 void require_same_torch(const std::string& built, const std::string& loaded) {
   if (built == loaded) return;
-  throw InvalidArgumentError(
-      fmt::format("Gradwire was built with torch {} and torch {} is loaded: build it again with that one, or load torch {}", built,
-                  loaded, built));
+  throw InvalidArgumentError(fmt::format(
+      "Gradwire was built with torch {} and torch {} is loaded: build it again with that one, or load torch {}", built,
+      loaded, built));
 }
 
 }  // namespace gradwire

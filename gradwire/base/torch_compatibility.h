@@ -4,9 +4,9 @@
 // Engine's virtual functions change between minor versions: a library built with one version must not run with another.
 #pragma once
 
-#include <torch/csrc/autograd/function.h>
-
 #include <string>
+
+#include <torch/csrc/autograd/function.h>
 
 namespace gradwire {
 

@@ -28,6 +28,7 @@ struct Endpoint::Greeting {
 };
 
 std::shared_ptr<Endpoint> Endpoint::open(SessionPlace place, Record identity, SessionOptions options) {
+  if (!place.blocks) place.blocks = std::make_shared<Blocks>(place.loop, place.budget);
   std::shared_ptr<Endpoint> endpoint(new Endpoint(std::move(place), std::move(identity), options));
   endpoint->place_.transport->listen(endpoint->record_,
                                      [weak = endpoint->weak_from_this()](std::shared_ptr<Link> link) {
@@ -92,6 +93,7 @@ void Endpoint::introduce(const std::shared_ptr<Greeting>& greeting, const Hello&
     LOG(WARNING) << "gradwire: " << why;
     return greeting->answer(frame + why);
   }
+  if (hello.mine.incarnation == record_.incarnation) return greeting->close();
   if (hello.yours != record_.incarnation)
     return greeting->answer(encode_plain(FrameKind::not_me, static_cast<uint64_t>(record_.incarnation)));
   std::shared_ptr<Session> session;
@@ -106,6 +108,8 @@ void Endpoint::introduce(const std::shared_ptr<Greeting>& greeting, const Hello&
 }
 
 std::shared_ptr<Session> Endpoint::session(const Record& peer) {
+  if (peer.incarnation == record_.incarnation)
+    throw InvalidArgumentError(fmt::format("{} has no session with itself", record_.name), record_.name);
   std::shared_ptr<Session> session;
   bool fresh = false;
   bool closed;

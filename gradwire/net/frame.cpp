@@ -8,23 +8,21 @@ namespace gradwire::net {
 namespace {
 
 constexpr std::string_view magic = "GRADWIRE";
+constexpr size_t kind_at = 4;
 constexpr size_t number_at = 8;
 constexpr size_t acknowledged_at = 16;
 
-void store(char* at, uint64_t value) {
-  for (int i = 0; i < 8; ++i) at[i] = static_cast<char>(value >> (8 * i));
-}
+void store(char* at, uint64_t value) { std::memcpy(at, &value, sizeof value); }
 
 }  // namespace
 
 void encode(std::string& to, const FrameHeader& header) {
-  wire::ByteWriter writer;
-  writer.put(header.payload_size);
-  writer.put(static_cast<uint8_t>(header.kind));
-  writer.put_bytes(std::string_view("\0\0\0", 3));
-  writer.put(header.number);
-  writer.put(header.acknowledged);
-  to += writer.bytes();
+  char bytes[frame_header_size] = {};
+  std::memcpy(bytes, &header.payload_size, sizeof header.payload_size);
+  bytes[kind_at] = static_cast<char>(header.kind);
+  store(bytes + number_at, header.number);
+  store(bytes + acknowledged_at, header.acknowledged);
+  to.append(bytes, sizeof bytes);
 }
 
 void patch_acknowledged(char* encoded_header, uint64_t acknowledged) {

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include <c10/core/CPUAllocator.h>
 #include <fmt/format.h>
 
 #include "gradwire/base/error.h"
@@ -144,7 +143,7 @@ Delivery Inbox::open(uint64_t number, std::string_view payload) {
         text->resize(size);
         memory = text->data();
       } else {
-        *owner = c10::GetCPUAllocator()->allocate(size);
+        *owner = blocks_->take(size);
         memory = static_cast<char*>(owner->get());
       }
       if (part.placement == Placement::in_frame) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gradwire/base/mutex.h"
+#include "gradwire/net/blocks.h"
 #include "gradwire/net/frame.h"
 #include "gradwire/net/message.h"
 #include "gradwire/net/segment.h"
@@ -42,7 +43,8 @@ struct InboxLimits {
 // Guarded by the session's order lock. What breaks the protocol throws wire::MalformedError and changes nothing.
 class Inbox {
  public:
-  Inbox(InboxLimits limits, std::shared_ptr<FreeList> frees) : limits_(limits), frees_(std::move(frees)) {}
+  Inbox(InboxLimits limits, std::shared_ptr<FreeList> frees, std::shared_ptr<Blocks> blocks)
+      : limits_(limits), frees_(std::move(frees)), blocks_(std::move(blocks)) {}
 
   // Opens the payload of the message frame with this number.
   Delivery open(uint64_t number, std::string_view payload);
@@ -76,6 +78,7 @@ class Inbox {
 
   const InboxLimits limits_;
   const std::shared_ptr<FreeList> frees_;
+  const std::shared_ptr<Blocks> blocks_;
   std::map<Key, Bulk> bulks_;
   size_t unfinished_bytes_ = 0;
   std::map<uint64_t, std::shared_ptr<Segment>> segments_;

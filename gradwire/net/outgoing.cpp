@@ -11,9 +11,6 @@
 namespace gradwire::net {
 namespace {
 
-// Uninitialised memory: what is copied into it need not be cleared first.
-std::shared_ptr<char[]> allocate(size_t size) { return std::shared_ptr<char[]>(new char[size]); }
-
 void put_placement(std::string& to, Placement placement, uint64_t segment = 0) {
   wire::ByteWriter writer;
   writer.put(static_cast<uint8_t>(placement));
@@ -38,7 +35,7 @@ void Outgoing::stream_from_segments(SegmentPool& pool) {
   loans.clear();
 }
 
-std::shared_ptr<Outgoing> encode_message(Message&& message, SegmentPool* segments) {
+std::shared_ptr<Outgoing> encode_message(Message&& message, SegmentPool* segments, Blocks& blocks) {
   auto outgoing = std::make_shared<Outgoing>();
   std::vector<wire::FlatTensor> flat;
   flat.reserve(message.payload.tensors.size());
@@ -82,10 +79,11 @@ std::shared_ptr<Outgoing> encode_message(Message&& message, SegmentPool* segment
         put_placement(frame, Placement::segment, segment->id());
         outgoing->loans.push_back({.part = part, .size = size, .segment = std::move(segment)});
       } else {
-        std::shared_ptr<char[]> memory = allocate(size);
-        wire::copy_part(tensor.parts[i], memory.get());
+        auto memory = std::make_shared<c10::DataPtr>(blocks.take(size));
+        wire::copy_part(tensor.parts[i], memory->get());
         put_placement(frame, Placement::stream);
-        outgoing->bulks.push_back({.part = part, .bytes = {memory.get(), size}, .owner = memory});
+        outgoing->bulks.push_back(
+            {.part = part, .bytes = {static_cast<const char*>(memory->get()), size}, .owner = memory});
       }
     }
   }

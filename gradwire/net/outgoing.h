@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "gradwire/net/blocks.h"
 #include "gradwire/net/message.h"
 #include "gradwire/net/segment.h"
 
@@ -54,6 +55,6 @@ struct Outgoing {
 
 // Copies every tensor. Large ones go into segments of the pool; without one, or past its bound, they stream.
 // Throws InvalidArgumentError for a tensor that cannot travel, or a head that is not small.
-std::shared_ptr<Outgoing> encode_message(Message&& message, SegmentPool* segments);
+std::shared_ptr<Outgoing> encode_message(Message&& message, SegmentPool* segments, Blocks& blocks);
 
 }  // namespace gradwire::net

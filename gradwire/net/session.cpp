@@ -29,20 +29,23 @@ Session::Session(SessionPlace place, Record mine, Record peer, SessionOptions op
       frees_(std::make_shared<FreeList>()),
       pool_(std::make_shared<SegmentPool>(place_.budget)),
       segments_usable_(options.segments && mine_.host == peer_.host && mine_.user == peer_.user),
-      inbox_(options.inbox, frees_),
+      inbox_(options.inbox, frees_, place_.blocks),
       last_heard_(place_.loop->now()),
       last_pinged_(last_heard_),
       outbox_(options.max_outgoing_bytes) {}
 
 uint64_t Session::send(Message message, Admission admission) {
   // Copying large tensors takes long: before any lock.
-  std::shared_ptr<Outgoing> outgoing = encode_message(std::move(message), segments_usable_ ? pool_.get() : nullptr);
+  std::shared_ptr<Outgoing> outgoing =
+      encode_message(std::move(message), segments_usable_ ? pool_.get() : nullptr, *place_.blocks);
   uint64_t place_in_queue;
   bool write_now = false;
   bool post = false;
   {
     MutexLock lock(state_);
     if (ended_) throw_gone();
+    // The link may have become one without descriptors since the message was encoded.
+    if (!segments_usable_ && !outgoing->loans.empty()) outgoing->stream_from_segments(*pool_);
     // On a quiet link this thread writes: no hand-over. Behind messages that are still on their way, several are
     // worth one system call: the loop writes them, or whoever begins to wait for an answer.
     write_now = outbox_.idle();
@@ -192,7 +195,8 @@ void Session::leave(Duration limit, std::function<void()> left) {
     dial_if_needed();
   }
   flush();
-  place_.loop->after(limit, weakly(&Session::end_now, GoneReason::left, std::string("it did not answer our goodbye in time")));
+  place_.loop->after(limit,
+                     weakly(&Session::end_now, GoneReason::left, std::string("it did not answer our goodbye in time")));
 }
 
 // L9: behind everything else, the bytes of large parts included: the receiver closes when it has read it.
@@ -202,7 +206,7 @@ void Session::say_goodbye() {
     MutexLock lock(state_);
     if (!leaving_ || ended_) return;
     if (goodbye_number_ == 0 && outbox_.only_heads_left()) {
-      outbox_.push(encode_message({.type = MessageType::goodbye}, nullptr), Admission::always);
+      outbox_.push(encode_message({.type = MessageType::goodbye}, nullptr, *place_.blocks), Admission::always);
       goodbye_number_ = outbox_.last_number();
     }
     heard = goodbye_number_ != 0 && outbox_.acknowledged() >= goodbye_number_;
@@ -254,8 +258,10 @@ void Session::tick(Time expected) {
     if (now > expected + period) last_heard_ += now - expected;
     const Duration silence = now - last_heard_;
     if (silence >= options_.peer_timeout) {
-      end(GoneReason::died, fmt::format("nothing was heard from it for {} ms",
-                                        std::chrono::duration_cast<std::chrono::milliseconds>(silence).count()));
+      end(GoneReason::died,
+          fmt::format("nothing was heard from it for {} ms{}{}",
+                      std::chrono::duration_cast<std::chrono::milliseconds>(silence).count(),
+                      dial_failure_.empty() ? "" : "; the last attempt to connect failed: ", dial_failure_));
       return;
     }
     if (current_) {

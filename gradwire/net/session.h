@@ -59,6 +59,7 @@ struct SessionPlace {
   std::shared_ptr<Loop> loop;
   std::shared_ptr<Transport> transport;
   std::shared_ptr<SegmentBudget> budget;
+  std::shared_ptr<Blocks> blocks;  // an endpoint makes its own if there are none
   std::weak_ptr<SessionHandler> handler;
 };
 
@@ -194,6 +195,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Rank top_ GRADWIRE_GUARDED_BY(order_);
   uint64_t refused_attempt_ GRADWIRE_GUARDED_BY(order_) = 0;
   unsigned failed_dials_ GRADWIRE_GUARDED_BY(order_) = 0;
+  std::string dial_failure_ GRADWIRE_GUARDED_BY(order_);  // why the last dial failed, for people
   std::optional<Time> unreachable_since_ GRADWIRE_GUARDED_BY(order_);
   Inbox inbox_ GRADWIRE_GUARDED_BY(order_);
   uint64_t bad_number_ GRADWIRE_GUARDED_BY(order_) = 0;

@@ -69,10 +69,12 @@ void Session::dialled(uint64_t generation, DialResult result) {
     case DialOutcome::failed:
       LOG(INFO) << "gradwire: " << mine_.name << " could not connect to " << peer_.name
                 << ", will try again: " << result.why;
+      dial_failure_ = result.why;
       dial_.reset();
       dial_later();
       return;
   }
+  dial_failure_.clear();
   unreachable_since_.reset();
   // L1: the attempt; L2: the previous link was stopped when it was lost, so what is sampled now stays true.
   dial_->attempt = 1 + std::max(top_.attempt, refused_attempt_);

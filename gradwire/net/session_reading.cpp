@@ -9,6 +9,8 @@ namespace {
 
 // At most this much is read before others get their turn.
 constexpr size_t read_limit = size_t{4} << 20U;
+// That wait for the frame that names them: no honest peer has more under way.
+constexpr size_t most_descriptors = 256;
 
 }  // namespace
 
@@ -28,6 +30,7 @@ void Session::read(const std::shared_ptr<Channel>& channel) {
         descriptors_failed_ = true;
         link_lost(channel, "the system gave us fewer descriptors than were sent");
       }
+      if (channel->descriptors().size() > most_descriptors) bad_bytes(channel, "descriptors that no frame announced");
       if (transfer.closed) link_lost(channel, "closed");
       // A short read has emptied the socket: asking again would cost a system call for nothing.
       if (transfer.bytes < 16 * 1024) break;
@@ -150,7 +153,11 @@ void Session::handle_message(const Channel::Event& event, SessionHandler* handle
     default:
       if (delivery.type < MessageType::first_of_layers_above)
         throw wire::MalformedError(fmt::format("message of unknown type {}", static_cast<int>(delivery.type)));
+      // Counted first: an answer that the handler sends then carries the acknowledgement, and the asker's next message
+      // finds its link quiet. It is still one step: who stops the link or samples waits for order_.
+      ++handled_;
       if (handler != nullptr) handler->message_arrived(*this, std::move(delivery));
+      return;
   }
   ++handled_;
 }

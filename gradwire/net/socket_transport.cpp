@@ -193,6 +193,10 @@ class SocketTransport : public Transport, public std::enable_shared_from_this<So
     auto socket = std::make_shared<tcp::socket>(runtime_->context());
     asio::error_code bad;
     const auto ip = asio::ip::make_address(host, bad);
+    if (bad) {
+      runtime_->post([done = std::move(done), address] { done({.why = "not an address: " + address}); });
+      return;
+    }
     const tcp::endpoint endpoint(ip, static_cast<uint16_t>(std::atoi(address.c_str() + colon + 1)));
     socket->async_connect(endpoint,
                           [socket, address, runtime = runtime_, done = std::move(done)](const asio::error_code& error) {

@@ -1,8 +1,8 @@
 #include "gradwire/base/id.h"
 
-#include <gtest/gtest.h>
-
 #include <set>
+
+#include <gtest/gtest.h>
 
 namespace gradwire {
 namespace {

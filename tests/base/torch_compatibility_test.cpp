@@ -18,7 +18,8 @@ TEST(TorchVersion, AnotherOneIsRefusedInWords) {
     FAIL() << "accepted";
   } catch (const InvalidArgumentError& error) {
     EXPECT_STREQ(error.what(),
-                 "Gradwire was built with torch 2.13 and torch 2.11 is loaded: build it again with that one, or load torch 2.13");
+                 "Gradwire was built with torch 2.13 and torch 2.11 is loaded: build it again with that one, or load "
+                 "torch 2.13");
   }
 }
 

@@ -7,7 +7,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     // What is accepted and of this version encodes to the same bytes.
     if (hello.version == gradwire::net::protocol_version) {
       const std::string frame = gradwire::net::encode_hello(hello);
-      if (frame.substr(gradwire::net::frame_header_size) != std::string(reinterpret_cast<const char*>(data), size)) __builtin_trap();
+      if (frame.substr(gradwire::net::frame_header_size) != std::string(reinterpret_cast<const char*>(data), size))
+        __builtin_trap();
     }
   } catch (const gradwire::wire::MalformedError&) {
     // As it should be.

@@ -109,7 +109,8 @@ void write_hellos(const std::filesystem::path& folder) {
 void write_frames(const std::filesystem::path& folder) {
   const auto bytes_of = [](net::Message message) {
     net::Outbox outbox(1U << 20U);
-    outbox.push(net::encode_message(std::move(message), nullptr), net::Admission::always);
+    net::Blocks blocks(nullptr, std::make_shared<net::SegmentBudget>(0));
+    outbox.push(net::encode_message(std::move(message), nullptr, blocks), net::Admission::always);
     std::string bytes;
     for (net::Batch batch; outbox.gather(batch, 0), !batch.empty(); batch.clear())
       for (const iovec& buffer : batch.buffers())

@@ -6,8 +6,9 @@
 
 #include <gmock/gmock.h>
 
-#include "../support/socket_end.h"
 #include "gradwire/testing/processes.h"
+
+#include "../support/socket_end.h"
 
 namespace gradwire::testing {
 namespace {
@@ -15,7 +16,13 @@ namespace {
 using namespace std::chrono_literals;
 
 net::Record record_of(const std::string& name, int rank) {
-  return {.name = name, .rank = rank, .incarnation = make_incarnation(), .host = "h", .user = 3, .unix_path = "/p", .tcp_address = "t:1"};
+  return {.name = name,
+          .rank = rank,
+          .incarnation = make_incarnation(),
+          .host = "h",
+          .user = 3,
+          .unix_path = "/p",
+          .tcp_address = "t:1"};
 }
 
 void exchange(net::StorePointer store) {

@@ -440,7 +440,8 @@ TEST(Session, L9_WhoeverHasSaidGoodbyeDoesNotCallTheOthersEndADeath) {
     for (Node* node : {&a, &b}) node->endpoint->leave(10s, [node] { node->endpoint->close(); });
     if (seed % 2 == 0) world.network.break_links("a", "b");
     ASSERT_TRUE(world.run_until([&] { return !a.recorder->gone.empty() && !b.recorder->gone.empty(); }, 60s));
-    for (Node* node : {&a, &b}) EXPECT_EQ(node->recorder->gone.begin()->second.reason, GoneReason::left) << "seed " << seed;
+    for (Node* node : {&a, &b})
+      EXPECT_EQ(node->recorder->gone.begin()->second.reason, GoneReason::left) << "seed " << seed;
   }
 }
 

@@ -172,7 +172,8 @@ TEST(Death, OfEitherSideInTheMiddleOfALargeTransferLeavesNothingBehind) {
     return count;
   };
   for (bool segments : {true, false}) {
-    SocketEnd a("a", {.segments = segments});
+    auto end = std::make_unique<SocketEnd>("a", net::SessionOptions{.segments = segments});
+    SocketEnd& a = *end;
     std::mt19937 random(7);
     for (int i = 0; i < 20; ++i) {
       a.handler->forget();
@@ -186,9 +187,10 @@ TEST(Death, OfEitherSideInTheMiddleOfALargeTransferLeavesNothingBehind) {
       EXPECT_THROW(a.session(record)->send({.type = plain}, net::Admission::always), PeerGoneError);
       const auto statistics = a.session(record)->statistics();
       EXPECT_EQ(statistics.held_bytes, 0U);
-      EXPECT_EQ(statistics.segments_lent, 0U);
+      EXPECT_EQ(statistics.segment_bytes, 0U);
     }
-    a.handler->forget();
+    // Blocks that streams used are kept for a while, but not beyond the worker.
+    end.reset();
     EXPECT_TRUE(wait_until([&] { return shared_memory() == 0; })) << shared_memory() << " segments are left";
   }
 }

@@ -32,7 +32,7 @@ void expect_same_rows(const at::Tensor& tensor, const at::Tensor& arrived) {
   EXPECT_TRUE(at::equal(arrived.values(), tensor.values()));
 }
 
-at::Tensor coordinates(std::vector<int64_t> flat, int64_t dimensions) {
+at::Tensor coordinates(const std::vector<int64_t>& flat, int64_t dimensions) {
   return at::tensor(flat, at::kLong).reshape({dimensions, -1});
 }
 

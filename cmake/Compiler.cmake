@@ -5,7 +5,7 @@ target_compile_options(gradwire_compiler INTERFACE
   -Wall -Wextra -Wno-missing-field-initializers -Wpedantic -Werror -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
   # g++ 12 sees uninitialised members in c10::SmallVector, and overflows in std::string, where there are none.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict -Wno-array-bounds>
-  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety -Wno-gnu-zero-variadic-macro-arguments>)
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety -Wno-gnu-zero-variadic-macro-arguments -Wno-missing-designated-field-initializers>)
 
 if(GRADWIRE_SANITIZE)
   add_compile_options(-fsanitize=${GRADWIRE_SANITIZE} -fno-omit-frame-pointer -g)

@@ -27,18 +27,24 @@ class GRADWIRE_ANNOTATION(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
+// What MutexLock waits for.
+using Condition = std::condition_variable_any;
+
 class GRADWIRE_ANNOTATION(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) GRADWIRE_ANNOTATION(acquire_capability(mutex)) : mutex_(mutex) { mutex_.lock(); }
   ~MutexLock() GRADWIRE_ANNOTATION(release_capability()) { mutex_.unlock(); }
   MutexLock(const MutexLock&) = delete;
+  // Gives the mutex up while it waits. It may wake for nothing: call it in a loop that looks at the condition.
+  void wait(Condition& condition) GRADWIRE_NO_ANALYSIS { condition.wait(mutex_); }
+  template <class Time>
+  void wait_until(Condition& condition, const Time& deadline) GRADWIRE_NO_ANALYSIS {
+    condition.wait_until(mutex_, deadline);
+  }
   MutexLock& operator=(const MutexLock&) = delete;
 
  private:
   Mutex& mutex_;
 };
-
-// Waits on a Mutex held by the caller.
-using Condition = std::condition_variable_any;
 
 }  // namespace gradwire

@@ -58,14 +58,17 @@ uint64_t Session::send(Message message, Admission admission) {
 }
 
 bool Session::wait_for_room(uint64_t place_in_queue, Time deadline) {
-  std::unique_lock lock(state_);
-  const auto admitted = [&]() GRADWIRE_NO_ANALYSIS { return outbox_.admitted() >= place_in_queue; };
-  if (deadline == Time::max())
-    room_.wait(lock, admitted);
-  else
-    room_.wait_until(lock, deadline, admitted);
+  MutexLock lock(state_);
+  while (outbox_.admitted() < place_in_queue) {
+    if (deadline == Time::max())
+      lock.wait(room_);
+    else if (std::chrono::steady_clock::now() >= deadline)
+      return false;
+    else
+      lock.wait_until(room_, deadline);
+  }
   if (ended_) throw_gone();
-  return admitted();
+  return true;
 }
 
 void Session::flush() {

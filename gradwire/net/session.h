@@ -188,7 +188,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   Mutex order_;
   std::shared_ptr<Channel> current_ GRADWIRE_GUARDED_BY(order_);
-  std::optional<Dial> dial_ GRADWIRE_GUARDED_BY(order_);
+  std::unique_ptr<Dial> dial_ GRADWIRE_GUARDED_BY(order_);
   uint64_t dial_generation_ GRADWIRE_GUARDED_BY(order_) = 0;
   bool waiting_for_peer_ GRADWIRE_GUARDED_BY(order_) = false;  // after Refused (L4)
   bool dial_scheduled_ GRADWIRE_GUARDED_BY(order_) = false;

@@ -22,7 +22,7 @@ void Session::dial() {
 // L1: whenever the session lives and has no link, no dial under way, and is not waiting, even with nothing to send.
 void Session::dial_if_needed() {
   if (ended_ || current_ || dial_ || waiting_for_peer_ || dial_scheduled_) return;
-  dial_.emplace();
+  dial_ = std::make_unique<Dial>();
   ++dials_;
   const uint64_t generation = ++dial_generation_;
   place_.transport->dial(peer_, weakly(&Session::dialled, generation));
@@ -238,9 +238,9 @@ void Session::stop_link() {
   if (!current_) return;
   current_->link().close();
   {
-    std::unique_lock lock(state_);
+    MutexLock lock(state_);
     sending_.reset();
-    written_.wait(lock, [this]() GRADWIRE_NO_ANALYSIS { return !writing_; });
+    while (writing_) lock.wait(written_);
     batch_.clear();
     control_.clear();
     blocked_ = false;

@@ -183,9 +183,9 @@ void Session::bad_bytes(const std::shared_ptr<Channel>& channel, const std::stri
 // The last frame on a link that is about to be stopped. Best effort: a peer that misses it asks again, and is told.
 void Session::write_last(std::string frame) {
   if (!current_) return;
-  std::unique_lock lock(state_);
+  MutexLock lock(state_);
   const std::shared_ptr<Link> link = std::exchange(sending_, nullptr);
-  written_.wait(lock, [this]() GRADWIRE_NO_ANALYSIS { return !writing_; });
+  while (writing_) lock.wait(written_);
   if (!link) return;
   // Behind what is half written: in the middle of a frame it would be read as a part of that.
   batch_.add(std::move(frame));

@@ -26,8 +26,9 @@ void Session::dial_if_needed() {
   ++dials_;
   const uint64_t generation = ++dial_generation_;
   place_.transport->dial(peer_, weakly(&Session::dialled, generation));
-  // The dial's timer, backing off.
-  const Duration limit = options_.peer_timeout / 8 * (1 + std::min(failed_dials_, 3U));
+  // The dial's timer, backing off, but not far: a dial that fell into an outage must not outlast it by much, or the
+  // peer would be taken for dead although the network has healed.
+  const Duration limit = options_.peer_timeout / 16 * (1 + std::min(failed_dials_, 1U));
   place_.loop->after(limit, weakly(&Session::dial_timed_out, generation));
 }
 

@@ -253,7 +253,7 @@ TEST(Session, L4_AfterRefusedItWaitsForThePeersLinkUntilItsTimerEnds) {
   auto session = a.endpoint->session(peer.record);
   EXPECT_TRUE(world.run_until([&] { return !peer.accepted.empty() && !peer.accepted[0]->frames.empty(); }));
   peer.accepted[0]->write(net::encode_plain(net::FrameKind::refused, 5));
-  world.loop->run_for(500ms);
+  world.loop->run_for(300ms);
   EXPECT_THAT(peer.accepted, SizeIs(1)) << "it waits";
   EXPECT_TRUE(world.run_until([&] { return peer.accepted.size() == 2 && !peer.accepted[1]->frames.empty(); }, 5s));
   EXPECT_EQ(net::decode_hello(peer.accepted[1]->frames[0].second).attempt, 6U)

@@ -134,11 +134,6 @@ std::vector<uint64_t> SegmentPool::retire_idle(Time since) {
   return std::exchange(retired_, {});
 }
 
-std::vector<uint64_t> SegmentPool::take_retired() {
-  MutexLock lock(mutex_);
-  return std::exchange(retired_, {});
-}
-
 void SegmentPool::clear() {
   decltype(lent_) lent;
   decltype(idle_) idle;

@@ -71,10 +71,9 @@ class SegmentPool {
   bool take_back(uint64_t id, Time now) GRADWIRE_EXCLUDES(mutex_);
   // The peer cannot have it (no descriptors any more): forgotten when its last user is gone.
   void withdraw(uint64_t id) GRADWIRE_EXCLUDES(mutex_);
-  // Gives up those that lie idle since then; returns their ids, to be told to the peer.
+  // Gives up those that lie idle since then; returns their ids, and those of the ones given up to make room: the peer
+  // is to be told.
   std::vector<uint64_t> retire_idle(Time since) GRADWIRE_EXCLUDES(mutex_);
-  // Those given up to make room, to be told to the peer.
-  std::vector<uint64_t> take_retired() GRADWIRE_EXCLUDES(mutex_);
 
   // The peer is gone: none is ever lent again.
   void clear() GRADWIRE_EXCLUDES(mutex_);

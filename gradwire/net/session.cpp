@@ -190,7 +190,7 @@ void Session::leave(Duration limit, std::function<void()> left) {
     {
       MutexLock lock(state_);
       already_gone = ended_;
-      if (!already_gone) left_ = std::move(left);
+      if (!already_gone) left_.swap(left);
       leaving_ = true;
     }
     if (already_gone) return place_.loop->post(std::move(left));

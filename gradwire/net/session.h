@@ -127,7 +127,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void dial_if_needed() GRADWIRE_REQUIRES(order_);
   void dial_later() GRADWIRE_REQUIRES(order_);
   void dial_again() GRADWIRE_EXCLUDES(order_);
-  void dialled(uint64_t generation, DialResult result) GRADWIRE_EXCLUDES(order_);
+  void dialled(uint64_t generation, const DialResult& result) GRADWIRE_EXCLUDES(order_);
   void write_hello() GRADWIRE_REQUIRES(order_);
   void dial_answered(const Channel::Event& event) GRADWIRE_REQUIRES(order_);
   void dial_timed_out(uint64_t generation) GRADWIRE_EXCLUDES(order_);

@@ -46,7 +46,7 @@ void Session::dial_again() {
   dial_if_needed();
 }
 
-void Session::dialled(uint64_t generation, DialResult result) {
+void Session::dialled(uint64_t generation, const DialResult& result) {
   MutexLock lock(order_);
   if (!dial_ || generation != dial_generation_) {
     if (result.link) result.link->close();

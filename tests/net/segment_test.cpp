@@ -50,7 +50,7 @@ TEST(SegmentPool, StaysWithinItsBudgetAndMakesRoomByGivingUpIdleOnes) {
   EXPECT_EQ(pool.lend(64 * 1024), nullptr) << "past the bound";
   pool.take_back(a->id(), {});
   EXPECT_NE(pool.lend(64 * 1024), nullptr);
-  EXPECT_THAT(pool.take_retired(), ::testing::ElementsAre(a->id())) << "the peer is told to unmap it";
+  EXPECT_THAT(pool.retire_idle(Time::min()), ::testing::ElementsAre(a->id())) << "the peer is told to unmap it";
   SegmentPool other(budget);
   EXPECT_EQ(other.lend(512 * 1024), nullptr) << "the bound is the process's";
   pool.clear();

@@ -9,9 +9,12 @@
 
 #include <array>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <stdexcept>
 #include <system_error>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -188,6 +191,22 @@ void Process::expect(const std::string& text, std::chrono::milliseconds limit) {
 }
 
 void Process::signal(int number) { ::kill(id_, number); }
+
+void Process::stop() {
+  signal(SIGSTOP);
+  const auto stands_still = [this] {
+    std::error_code gone;
+    for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", id_), gone)) {
+      std::string text;
+      std::getline(std::ifstream(thread.path() / "stat"), text);
+      // The state stands behind the name, which is in parentheses and may hold anything.
+      const size_t name_end = text.rfind(')');
+      if (name_end != std::string::npos && text.compare(name_end, 3, ") T") != 0) return false;
+    }
+    return true;
+  };
+  while (!stands_still()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
 
 void Process::kill() {
   if (exit_status_ >= 0) return;

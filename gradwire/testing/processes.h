@@ -50,6 +50,8 @@ class Process {
   // Hears lines until this one.
   void expect(const std::string& text, std::chrono::milliseconds limit = std::chrono::seconds(60));
   void signal(int number);
+  // SIGSTOP, and waits until all its threads stand still: the signal alone takes its time on a busy host.
+  void stop();
   void kill();  // SIGKILL, and waits for the end
   // Waits for the end; the exit status, or 128 + the signal.
   int wait(std::chrono::milliseconds limit = std::chrono::seconds(60));

@@ -199,7 +199,7 @@ TEST(Death, OfAStoppedProcessIsSilenceAndItGoesOnIfItWakesBefore) {
   auto child = Processes().start(serve);
   const net::Record record = from_line(child->hear());
   SocketEnd a("a", {.peer_timeout = 60s});
-  child->signal(SIGSTOP);
+  child->stop();
   for (int i = 0; i < 100; ++i)
     a.session(record)->send({.type = echo, .head = std::to_string(i)}, net::Admission::always);
   std::this_thread::sleep_for(300ms);
@@ -207,7 +207,7 @@ TEST(Death, OfAStoppedProcessIsSilenceAndItGoesOnIfItWakesBefore) {
   child->signal(SIGCONT);
   EXPECT_TRUE(wait_until([&] { return a.handler->count() == 100; }));
   EXPECT_THAT(a.handler->gone(), IsEmpty());
-  child->signal(SIGSTOP);
+  child->stop();
   SocketEnd impatient("b", {.peer_timeout = 800ms});
   impatient.session(record)->send({.type = echo}, net::Admission::always);
   EXPECT_TRUE(wait_until([&] { return !impatient.handler->gone().empty(); }));

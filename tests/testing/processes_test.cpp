@@ -26,7 +26,7 @@ TEST(Processes, CanBeKilledAndStopped) {
     for (;;) me.say(me.hear());
     return 0;
   });
-  child->signal(SIGSTOP);
+  child->stop();
   child->say("ping");
   EXPECT_THROW(child->hear(std::chrono::milliseconds(50)), TimeoutError);
   child->signal(SIGCONT);

@@ -21,6 +21,7 @@ struct Connection {
   net::Descriptor near, far;
   std::string to_far, to_near;
   uint64_t left;
+  bool hung = false;
 };
 
 sockaddr_un address_of(const std::string& path) {
@@ -80,18 +81,23 @@ void Proxy::run() {
       const auto events = [](const std::string& in, const std::string& out) {
         return static_cast<short>((in.empty() ? POLLIN : 0) | (out.empty() ? 0 : POLLOUT));
       };
-      watched.push_back({connection.near.get(), events(connection.to_far, connection.to_near), 0});
-      watched.push_back({connection.far.get(), events(connection.to_near, connection.to_far), 0});
+      // What hangs is not looked at any more: poll passes over negative descriptors.
+      const auto watch = [&](const net::Descriptor& end, short wanted) {
+        watched.push_back({connection.hung ? -1 : end.get(), wanted, 0});
+      };
+      watch(connection.near, events(connection.to_far, connection.to_near));
+      watch(connection.far, events(connection.to_near, connection.to_far));
     }
     poll(watched.data(), watched.size(), 20);
     if (const uint64_t delay = calm_ ? 0 : faults_.delay()) usleep(static_cast<useconds_t>(delay));
     size_t at = 1;
     for (auto connection = connections.begin(); connection != connections.end(); at += 2) {
-      const bool open = pass(connection->near.get(), connection->far.get(), connection->to_far, connection->left,
-                             watched[at].revents) &&
-                        pass(connection->far.get(), connection->near.get(), connection->to_near, connection->left,
-                             watched[at + 1].revents);
-      connection = open ? std::next(connection) : connections.erase(connection);
+      const bool open = connection->hung || (pass(connection->near.get(), connection->far.get(), connection->to_far,
+                                                  connection->left, watched[at].revents) &&
+                                             pass(connection->far.get(), connection->near.get(), connection->to_near,
+                                                  connection->left, watched[at + 1].revents));
+      if (!open && connection->left == 0) connection->hung = faults_.hangs();
+      connection = open || connection->hung ? std::next(connection) : connections.erase(connection);
     }
     if (watched[0].revents == 0) continue;
     net::Descriptor near(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));

@@ -14,6 +14,8 @@ namespace gradwire::testing {
 struct ProxyFaults {
   // How many bytes a new connection passes, both ways together, before it is cut. Drawn anew for each.
   std::function<uint64_t()> bytes_until_cut = [] { return UINT64_MAX; };
+  // Whether a connection that is to be cut hangs instead, half-open: both ends stay, and nothing passes any more.
+  std::function<bool()> hangs = [] { return false; };
   // How long each piece is held back, in microseconds.
   std::function<uint64_t()> delay = [] { return 0; };
 };

@@ -220,6 +220,34 @@ TEST(Session, L3_ALinkOfHigherRankReplacesTheCurrentOne) {
   EXPECT_THAT(a.recorder->heads[peer.record.incarnation], ElementsAre("one", "two"));
 }
 
+TEST(Session, L2_NothingOfTheOldLinkIsHandledOnceHelloIsSampled) {
+  int dropped = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    NetWorld world(seed);
+    world.network.set_delay([&] { return net::Duration(world.loop->random()() % 100); });
+    Node a = world.node("a");
+    RawPeer peer(world, "peer");
+    const auto& handled = a.recorder->heads[peer.record.incarnation];
+    auto first = peer.dial(a.endpoint->record());
+    first->write(net::encode_hello(peer.hello(a, 1)));
+    first->write(RawPeer::message(1, "1"));
+    ASSERT_TRUE(world.run_until([&] { return handled.size() == 1; }));
+    // The next message and the next link race: whether it is handled is told by the Hello that answers, for good.
+    auto second = peer.dial(a.endpoint->record());
+    first->write(RawPeer::message(2, "2"));
+    second->write(net::encode_hello(peer.hello(a, 2)));
+    ASSERT_TRUE(world.run_until([&] { return second->find(net::FrameKind::hello) != nullptr; }));
+    const uint64_t last = net::decode_hello(second->frames[0].second).last_handled;
+    dropped += last == 1;
+    world.loop->run_for(1s);
+    ASSERT_EQ(handled.size(), last) << "seed " << seed;
+    second->write(RawPeer::message(last + 1, "next"));
+    ASSERT_TRUE(world.run_until([&] { return handled.size() == last + 1; })) << "seed " << seed;
+  }
+  EXPECT_GT(dropped, 10) << "the race was not run";
+  EXPECT_LT(dropped, 290);
+}
+
 TEST(Session, L3_AHelloForAnotherIncarnationIsAnsweredWithNotMe) {
   NetWorld world;
   Node a = world.node("a");

@@ -301,6 +301,25 @@ TEST_P(ProxySchedules, KeepS1ToS4) {
 
 INSTANTIATE_TEST_SUITE_P(Sockets, ProxySchedules, ::testing::Range(0, 4));
 
+TEST(Sockets, AHalfOpenConnectionIsFoundOutByItsSilenceAndMadeAnew) {  // L5
+  SocketEnd a("a", {.peer_timeout = 4s}), b("b", {.peer_timeout = 4s});
+  Folder folder;
+  std::atomic<int> hung = 0;
+  Proxy proxy(folder / "p", b.record().unix_path,
+              {.bytes_until_cut = [&]() -> uint64_t { return hung == 0 ? 5000 : UINT64_MAX; },
+               .hangs = [&] { return hung.fetch_add(1) == 0; }});
+  net::Record through = b.record();
+  through.unix_path = folder / "p";
+  for (int i = 0; i < 200; ++i)
+    a.session(through)->send({.type = plain, .head = std::to_string(i) + std::string(100, 'x')},
+                             net::Admission::always);
+  ASSERT_TRUE(wait_until([&] { return b.handler->count() == 200; }));
+  EXPECT_EQ(hung, 1);
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(b.handler->heads()[i], std::to_string(i) + std::string(100, 'x'));
+  EXPECT_THAT(a.handler->gone(), IsEmpty());
+  EXPECT_THAT(b.handler->gone(), IsEmpty());
+}
+
 TEST(Session, ManyThreadsSendAndWaitAtOnce) {
   SocketEnd a("a"), b("b");
   auto session = a.session(b.record());

@@ -91,7 +91,7 @@ TEST(Session, S4_ALargeTransferDoesNotHoldUpSmallMessages) {
   NetWorld world;
   world.network.set_delay([] { return net::Duration(1000); });
   Node a = world.node("a"), b = world.node("b");
-  const at::Tensor large = at::arange(4 * 1024 * 1024);  // 32 MB of int64
+  const at::Tensor large = at::arange(1536 * 1024);  // 12 MB of int64: less than the largest frame
   world.session(a, b)->send({.type = plain, .head = "large", .payload = {.tensors = {large}}}, net::Admission::always);
   world.send(a, b, "small");
   EXPECT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }));

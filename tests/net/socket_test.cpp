@@ -256,7 +256,7 @@ class ProxySchedules : public ::testing::TestWithParam<int> {};
 
 TEST_P(ProxySchedules, KeepS1ToS4) {
   for (int run = 0; run < campaign(200) / 4 && !HasFailure(); ++run) {
-    const auto seed = static_cast<uint64_t>(GetParam() * 1000 + run);
+    const uint64_t seed = static_cast<uint64_t>(GetParam()) * 1000 + static_cast<uint64_t>(run);
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
     std::mt19937_64 proxy_random(seed + 1);

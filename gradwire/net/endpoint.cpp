@@ -44,14 +44,21 @@ Endpoint::~Endpoint() { close(); }
 
 void Endpoint::accepted(std::shared_ptr<Link> link) {
   auto greeting = std::make_shared<Greeting>(std::move(link));
+  greetings_.insert(greeting);
   greeting->channel->link().watch(
-      [weak = weak_from_this(), greeting] {
-        if (std::shared_ptr<Endpoint> self = weak.lock()) self->greet(greeting);
+      [weak = weak_from_this(), waiting = std::weak_ptr(greeting)] {
+        std::shared_ptr<Endpoint> self = weak.lock();
+        std::shared_ptr<Greeting> heard = waiting.lock();
+        if (self && heard) self->greet(heard);
       },
       [] {});
   greeting->channel->link().want_readable(true);
-  place_.loop->after(options_.peer_timeout / 8, [weak = std::weak_ptr(greeting)] {
-    if (auto late = weak.lock(); late && !late->over) late->close();  // L4
+  place_.loop->after(options_.peer_timeout / 8, [weak = weak_from_this(), waiting = std::weak_ptr(greeting)] {
+    std::shared_ptr<Endpoint> self = weak.lock();
+    std::shared_ptr<Greeting> late = waiting.lock();
+    if (!self || !late || late->over) return;
+    late->close();  // L4
+    self->greetings_.erase(late);
   });
 }
 
@@ -65,6 +72,7 @@ void Endpoint::greet(const std::shared_ptr<Greeting>& greeting) {
       if (event.header.kind != FrameKind::hello)
         throw wire::MalformedError("connection that does not begin with Hello");
       greeting->over = true;
+      greetings_.erase(greeting);
       greeting->channel->link().want_readable(false);
       // In a turn of its own: the session sets its own callbacks on the link, and this is one of the old.
       place_.loop->post([weak = weak_from_this(), greeting, hello = decode_hello(event.payload)] {
@@ -80,6 +88,7 @@ void Endpoint::greet(const std::shared_ptr<Greeting>& greeting) {
     greeting->close();
   }
   if (transfer.closed) greeting->close();
+  if (greeting->over) greetings_.erase(greeting);
 }
 
 // L3, as far as it does not need the session's lock.

@@ -41,6 +41,9 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
   void greet(const std::shared_ptr<Greeting>& greeting);
   void introduce(const std::shared_ptr<Greeting>& greeting, const Hello& hello);
 
+  // Held here alone: a link's callbacks must not hold what holds the link.
+  std::unordered_set<std::shared_ptr<Greeting>> greetings_;  // touched on the loop only
+
   const SessionPlace place_;
   Record record_;  // constant after `open`
   const SessionOptions options_;

@@ -112,6 +112,8 @@ class MemoryLink : public Link, public std::enable_shared_from_this<MemoryLink> 
     if (closed_) return;
     closed_ = true;
     wants_readable_ = wants_writable_ = false;
+    readable_.reset();
+    writable_.reset();
     out_->end_flying = true;
     if (!out_->vanishing) later([](MemoryLink& self) GRADWIRE_NO_ANALYSIS { self.land(); });
   }
@@ -197,7 +199,7 @@ class MemoryLink : public Link, public std::enable_shared_from_this<MemoryLink> 
       {
         MutexLock lock(self->network_->mutex);
         self->readable_posted_ = false;
-        if (!self->wants_readable_) return;
+        if (!self->wants_readable_ || !self->readable_) return;
         call = self->readable_;
       }
       (*call)();

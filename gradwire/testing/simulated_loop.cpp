@@ -28,6 +28,11 @@ bool SimulatedLoop::run_until(const std::function<bool()>& condition, net::Durat
   return true;
 }
 
+void SimulatedLoop::clear() {
+  // What a dropped task held may leave new ones behind.
+  while (!tasks_.empty()) std::exchange(tasks_, {}).clear();
+}
+
 void SimulatedLoop::run_for(net::Duration time) {
   run_until([] { return false; }, time);
 }

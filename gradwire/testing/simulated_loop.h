@@ -28,6 +28,8 @@ class SimulatedLoop : public net::Loop {
   void run_for(net::Duration time);
   // Time goes on and nothing runs, as in a process that was stopped.
   void sleep(net::Duration time) { now_ += time; }
+  // Drops what has not run: tasks hold links, which hold their network, which holds this loop.
+  void clear();
   std::mt19937_64& random() { return random_; }
 
  private:

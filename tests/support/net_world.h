@@ -52,6 +52,8 @@ class NetWorld {
  public:
   explicit NetWorld(uint64_t seed = 1) : loop(std::make_shared<SimulatedLoop>(seed)), network(loop) {}
 
+  ~NetWorld() { loop->clear(); }
+
   Node node(const std::string& name, net::SessionOptions options = {}, Incarnation incarnation = make_incarnation()) {
     auto recorder = std::make_shared<Recorder>();
     auto endpoint = net::Endpoint::open({.loop = loop,

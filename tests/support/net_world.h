@@ -15,6 +15,13 @@ namespace gradwire::testing {
 
 inline constexpr auto plain = net::MessageType{16};
 
+// The heads "0", "1"... of so many messages.
+inline std::vector<std::string> numbers(int count) {
+  std::vector<std::string> texts;
+  for (int i = 0; i < count; ++i) texts.push_back(std::to_string(i));
+  return texts;
+}
+
 // Remembers what arrives, and checks on the way what must always hold: S1's order is left to the reader, S2 is not.
 class Recorder : public net::SessionHandler {
  public:
@@ -79,6 +86,11 @@ class NetWorld {
   bool linked(const Node& a, const Node& b) {
     return session(a, b)->statistics().linked && session(b, a)->statistics().linked;
   }
+  // Brings about a session by a first message, "x", and runs until both have its link.
+  void link(const Node& a, const Node& b) {
+    send(a, b, "x");
+    EXPECT_TRUE(run_until([&] { return linked(a, b); }));
+  }
 
   std::shared_ptr<SimulatedLoop> loop;
   net::MemoryNetwork network;
@@ -113,6 +125,11 @@ class RawPeer {
     transport_->dial(peer, [&](net::DialResult result) { connection = attach(result.link); });
     world_.run_until([&] { return connection != nullptr; });
     return connection;
+  }
+  // Runs until it was dialled and the dialler has said its first frame, which should be Hello.
+  std::shared_ptr<Connection> dialled() {
+    EXPECT_TRUE(world_.run_until([&] { return !accepted.empty() && !accepted[0]->frames.empty(); }));
+    return accepted.at(0);
   }
   net::Hello hello(const Node& to, uint64_t attempt = 1) const {
     net::Hello hello;

@@ -1,0 +1,146 @@
+// How a session ends, on a simulated network: rules L8 (death) and L9 (goodbye).
+#include <ATen/ops/arange.h>
+#include <gmock/gmock.h>
+
+#include "../support/net_world.h"
+
+namespace gradwire::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(Session, L8_DeathIsDeclaredOnceWhenTheAddressRefuses) {
+  NetWorld world;
+  Node a = world.node("a"), b = world.node("b");
+  world.link(a, b);
+  const net::Record record = b.endpoint->record();
+  b.endpoint->close();
+  EXPECT_TRUE(world.run_until([&] { return a.recorder->gone.contains(record.incarnation); }, 1s));
+  EXPECT_EQ(a.recorder->gone.at(record.incarnation).reason, GoneReason::died);
+  try {
+    a.endpoint->session(record)->send({.type = plain}, net::Admission::always);
+    FAIL() << "sent to a dead worker";
+  } catch (const PeerGoneError& error) {
+    EXPECT_EQ(error.worker(), "b");
+    EXPECT_THAT(error.what(), HasSubstr("b (rank -1"));
+  }
+}
+
+TEST(Session, L8_APartitionLongerThanTheTimeoutIsDeathOnBothSidesAndTheOtherIsTold) {
+  NetWorld world;
+  Node a = world.node("a", {.peer_timeout = 8s}), b = world.node("b", {.peer_timeout = 100s});
+  world.send(a, b, "x");
+  world.run_until([&] { return world.received(b, a).size() == 1; });
+  world.network.cut("a", "b");
+  EXPECT_TRUE(world.run_until([&] { return !a.recorder->gone.empty(); }, 20s));
+  EXPECT_EQ(a.recorder->gone.at(b.incarnation()).reason, GoneReason::died);
+  EXPECT_THAT(b.recorder->gone, IsEmpty());
+  world.send(b, a, "from the dead");
+  world.network.heal("a", "b");
+  // b was declared dead while it lives: it is fenced, and nothing it sent is delivered (S2).
+  EXPECT_TRUE(world.run_until([&] { return !b.recorder->gone.empty(); }, 60s));
+  EXPECT_EQ(b.recorder->gone.at(a.incarnation()).reason, GoneReason::fenced);
+  EXPECT_THAT(world.received(a, b), IsEmpty());
+}
+
+TEST(Session, L8_ARestartedWorkerIsANewIncarnationAndTheOldOneIsDead) {
+  NetWorld world;
+  Node a = world.node("a"), b = world.node("b");
+  world.send(a, b, "to the first life");
+  world.run_until([&] { return world.received(b, a).size() == 1; });
+  const Incarnation old = b.incarnation();
+  const net::Record old_record = b.endpoint->record();
+  world.network.cut("a", "b");  // so that a does not see the refusal in between
+  b.endpoint->close();
+  Node again = world.node("b");
+  world.network.heal("a", "b");
+  EXPECT_TRUE(world.run_until([&] { return a.recorder->gone.contains(old); }, 60s));
+  EXPECT_THAT(a.recorder->gone.at(old).why, HasSubstr("answers at its address"));
+  world.send(a, again, "to the second life");
+  EXPECT_TRUE(world.run_until([&] { return world.received(again, a).size() == 1; }));
+  EXPECT_THAT(world.received(again, a), ElementsAre("to the second life"));
+}
+
+TEST(Session, L8_AnotherIncarnationUnderTheNameProvesNothing) {
+  NetWorld world;
+  Node a = world.node("a"), b = world.node("b");
+  world.link(a, b);
+  RawPeer impostor(world, "b");
+  auto connection = impostor.dial(a.endpoint->record());
+  connection->write(net::encode_hello(impostor.hello(a)));
+  EXPECT_TRUE(world.run_until([&] { return connection->find(net::FrameKind::hello) != nullptr; }));
+  world.loop->run_for(1s);
+  EXPECT_THAT(a.recorder->gone, IsEmpty());
+  impostor.close();
+  world.send(a, b, "y");
+  EXPECT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }));
+}
+
+TEST(Session, L9_GoodbyeIsNotDeath) {
+  NetWorld world;
+  Node a = world.node("a"), b = world.node("b");
+  for (int i = 0; i < 10; ++i) world.send(a, b, std::to_string(i));
+  bool left = false;
+  a.endpoint->leave(10s, [&] { left = true; });
+  EXPECT_TRUE(world.run_until([&] { return left; }, 5s));
+  EXPECT_EQ(world.received(b, a), numbers(10)) << "what was sent before arrives before";
+  EXPECT_EQ(b.recorder->gone.at(a.incarnation()).reason, GoneReason::left);
+}
+
+TEST(Session, L9_GoodbyeDoesNotOvertakeTheBytesOfALargeTensor) {
+  NetWorld world;
+  world.network.set_delay([] { return net::Duration(1000); });
+  Node a = world.node("a"), b = world.node("b");
+  const at::Tensor large = at::arange(1024 * 1024);
+  world.session(a, b)->send({.type = plain, .payload = {.tensors = {large}}}, net::Admission::always);
+  bool left = false;
+  a.endpoint->leave(60s, [&] { left = true; });
+  EXPECT_TRUE(world.run_until([&] { return left; }, 30s));
+  EXPECT_EQ(b.recorder->gone.at(a.incarnation()).reason, GoneReason::left);
+  EXPECT_TRUE(b.recorder->arrivals[a.incarnation()].at(0)->take().tensors.at(0).equal(large));
+}
+
+TEST(Session, L9_WhoeverHasSaidGoodbyeDoesNotCallTheOthersEndADeath) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    NetWorld world(seed);
+    world.network.set_delay([&] { return net::Duration(world.loop->random()() % 1000); });
+    Node a = world.node("a"), b = world.node("b");
+    world.link(a, b);
+    for (Node* node : {&a, &b}) node->endpoint->leave(10s, [node] { node->endpoint->close(); });
+    if (seed % 2 == 0) world.network.break_links("a", "b");
+    ASSERT_TRUE(world.run_until([&] { return !a.recorder->gone.empty() && !b.recorder->gone.empty(); }, 60s));
+    for (Node* node : {&a, &b})
+      EXPECT_EQ(node->recorder->gone.begin()->second.reason, GoneReason::left) << "seed " << seed;
+  }
+}
+
+TEST(Session, L9_TheLeaverWaitsUntilItsGoodbyeWasHeard) {
+  NetWorld world;
+  Node a = world.node("a"), b = world.node("b");
+  world.link(a, b);
+  world.network.break_links("a", "b", net::Noticed::by_neither);
+  bool left = false;
+  a.endpoint->leave(60s, [&] { left = true; });
+  world.loop->run_for(1s);
+  EXPECT_FALSE(left) << "the goodbye went into a half-open link";
+  EXPECT_TRUE(world.run_until([&] { return left; }, 30s));
+  a.endpoint->close();
+  world.loop->run_for(1s);
+  EXPECT_EQ(b.recorder->gone.at(a.incarnation()).reason, GoneReason::left);
+}
+
+TEST(Session, L9_AGoodbyeThatIsNeverHeardEndsAfterItsLimit) {
+  NetWorld world;
+  Node a = world.node("a"), b = world.node("b");
+  world.link(a, b);
+  world.network.cut("a", "b");
+  bool left = false;
+  a.endpoint->leave(3s, [&] { left = true; });
+  EXPECT_TRUE(world.run_until([&] { return left; }, 4s));
+}
+
+}  // namespace
+}  // namespace gradwire::testing

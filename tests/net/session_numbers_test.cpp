@@ -1,0 +1,99 @@
+// What is sent again on a new link, and what is not, on a simulated network: rules L6 (numbers) and L7 (bulks).
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+
+#include "../support/net_world.h"
+
+namespace gradwire::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Session, L7_ABulkGoesOnWhereItWasAfterABreak) {
+  NetWorld world;
+  world.network.set_delay([] { return net::Duration(1000); });
+  Node a = world.node("a"), b = world.node("b");
+  const at::Tensor large = at::arange(2 * 1024 * 1024);
+  std::string bytes(3000000, 'b');
+  world.session(a, b)->send(
+      {.type = plain, .payload = {.bytes = bytes, .tensors = {large, at::ones({3}), large.neg()}}},
+      net::Admission::always);
+  for (int i = 0; i < 20; ++i) {
+    world.loop->run_for(net::Duration(world.loop->random()() % 60000));
+    world.network.break_links("a", "b");
+  }
+  EXPECT_TRUE(world.run_until([&] { return world.received(b, a).size() == 1; }));
+  auto arrival = b.recorder->arrivals[a.incarnation()][0];
+  EXPECT_TRUE(world.run_until([&] { return arrival->settled(); }));
+  const wire::Payload payload = arrival->take();
+  EXPECT_EQ(payload.bytes, bytes);
+  EXPECT_TRUE(payload.tensors.at(0).equal(large));
+  EXPECT_TRUE(payload.tensors.at(1).equal(at::ones({3})));
+  EXPECT_TRUE(payload.tensors.at(2).equal(large.neg()));
+  EXPECT_GT(world.session(a, b)->statistics().links, 2U);
+  world.loop->run_for(1s);
+  EXPECT_EQ(world.session(a, b)->statistics().held_bytes, 0U);
+}
+
+TEST(Session, RefusesAMessageBeyondItsBoundAndLives) {
+  NetWorld world;
+  Node a = world.node("a"), b = world.node("b", {.inbox = {.largest_message = 1000000}});
+  world.session(a, b)->send({.type = plain, .payload = {.tensors = {at::ones({1000, 1000})}}}, net::Admission::always);
+  world.send(a, b, "next");
+  EXPECT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }));
+  EXPECT_THAT(b.recorder->refusals[0], HasSubstr("4000000 bytes; 1000000 is the most"));
+  EXPECT_EQ(b.recorder->arrivals[a.incarnation()][0], nullptr);
+  EXPECT_EQ(b.recorder->refusals[1], "");
+  world.loop->run_for(1s);
+  EXPECT_EQ(world.session(a, b)->statistics().held_bytes, 0U) << "a refused bulk is acknowledged as finished (L7)";
+}
+
+TEST(Session, L6_AMessageThatIsNotTheNextEndsTheSessionOnBothSides) {
+  for (uint64_t number : {1U, 3U}) {  // a repetition, a gap
+    NetWorld world;
+    Node a = world.node("a");
+    RawPeer peer(world, "peer");
+    auto connection = peer.dial(a.endpoint->record());
+    connection->write(net::encode_hello(peer.hello(a)));
+    connection->write(RawPeer::message(1, "one"));
+    connection->write(RawPeer::message(number, "wrong"));
+    EXPECT_TRUE(world.run_until([&] { return connection->closed; }));
+    EXPECT_NE(connection->find(net::FrameKind::fenced), nullptr);
+    EXPECT_THAT(a.recorder->heads[peer.record.incarnation], ElementsAre("one"));
+    EXPECT_EQ(a.recorder->gone.at(peer.record.incarnation).reason, GoneReason::fenced);
+  }
+}
+
+TEST(Session, L6_AnAcknowledgementOfWhatWasNeverSentEndsTheSession) {
+  NetWorld world;
+  Node a = world.node("a");
+  RawPeer peer(world, "peer");
+  auto connection = peer.dial(a.endpoint->record());
+  connection->write(net::encode_hello(peer.hello(a)));
+  connection->write(net::encode_plain(net::FrameKind::acknowledgement, 0, 1));
+  EXPECT_TRUE(world.run_until([&] { return a.recorder->gone.contains(peer.record.incarnation); }));
+  EXPECT_THAT(a.recorder->gone.at(peer.record.incarnation).why, HasSubstr("acknowledges message 1"));
+}
+
+TEST(Session, L6_ResumesBehindWhatThePeerHasHandled) {
+  NetWorld world;
+  Node a = world.node("a");
+  RawPeer peer(world, "peer");
+  for (int i = 1; i <= 3; ++i)
+    a.endpoint->session(peer.record)->send({.type = plain, .head = "m"}, net::Admission::always);
+  auto connection = peer.dialled();
+  connection->write(net::encode_hello(peer.hello(a)));
+  EXPECT_TRUE(world.run_until([&] { return connection->frames.size() == 4; }));
+  auto next = peer.dial(a.endpoint->record());
+  net::Hello hello = peer.hello(a, 5);
+  hello.last_handled = 2;  // the third was lost
+  next->write(net::encode_hello(hello));
+  EXPECT_TRUE(world.run_until([&] { return next->find(net::FrameKind::message) != nullptr; }));
+  EXPECT_EQ(next->find(net::FrameKind::message)->number, 3U);
+}
+
+}  // namespace
+}  // namespace gradwire::testing

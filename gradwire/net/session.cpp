@@ -190,11 +190,13 @@ void Session::leave(Duration limit, std::function<void()> left) {
     {
       MutexLock lock(state_);
       already_gone = ended_;
-      if (!already_gone) left_.swap(left);
-      leaving_ = true;
+      if (!already_gone) {
+        left_.swap(left);
+        leaving_ = true;
+        say_goodbye_if_due();
+      }
     }
     if (already_gone) return place_.loop->post(std::move(left));
-    say_goodbye();
     dial_if_needed();
   }
   flush();
@@ -203,19 +205,13 @@ void Session::leave(Duration limit, std::function<void()> left) {
 }
 
 // L9: behind everything else, the bytes of large parts included: the receiver closes when it has read it.
-void Session::say_goodbye() {
-  bool heard;
-  {
-    MutexLock lock(state_);
-    if (!leaving_ || ended_) return;
-    if (goodbye_number_ == 0 && outbox_.only_heads_left()) {
-      outbox_.push(encode_message({.type = MessageType::goodbye}, nullptr, *place_.blocks), Admission::always);
-      goodbye_number_ = outbox_.last_number();
-    }
-    heard = goodbye_number_ != 0 && outbox_.acknowledged() >= goodbye_number_;
-  }
-  if (heard) end(GoneReason::left, "we said goodbye");
+void Session::say_goodbye_if_due() {
+  if (!leaving_ || goodbye_number_ != 0 || !outbox_.only_heads_left()) return;
+  outbox_.push(encode_message({.type = MessageType::goodbye}, nullptr, *place_.blocks), Admission::always);
+  goodbye_number_ = outbox_.last_number();
 }
+
+bool Session::goodbye_heard() const { return goodbye_number_ != 0 && outbox_.acknowledged() >= goodbye_number_; }
 
 void Session::end_now(GoneReason reason, const std::string& why) {
   MutexLock lock(order_);

@@ -159,7 +159,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void write_last(std::string frame) GRADWIRE_REQUIRES(order_) GRADWIRE_EXCLUDES(state_);
 
   // Ending.
-  void say_goodbye() GRADWIRE_REQUIRES(order_) GRADWIRE_EXCLUDES(state_);
+  void say_goodbye_if_due() GRADWIRE_REQUIRES(state_);
+  bool goodbye_heard() const GRADWIRE_REQUIRES(state_);
   void end(GoneReason reason, const std::string& why) GRADWIRE_REQUIRES(order_) GRADWIRE_EXCLUDES(state_);
   void tick(Time expected) GRADWIRE_EXCLUDES(order_, state_);
   [[noreturn]] void throw_gone() GRADWIRE_REQUIRES(state_);

@@ -187,6 +187,7 @@ void Session::adopt(std::shared_ptr<Channel> channel, const Hello& hello, std::s
   heard();
   segments_usable_ = options_.segments && channel->link().passes_descriptors() && hello.has(Feature::descriptors);
   bool resumed;
+  bool left = false;
   {
     MutexLock lock(state_);
     resumed = outbox_.resume(hello, pool_.get());
@@ -196,6 +197,8 @@ void Session::adopt(std::shared_ptr<Channel> channel, const Hello& hello, std::s
       acknowledged_to_peer_ = handled_;
       acknowledgement_due_ = false;
       if (!own_hello.empty()) batch_.add(std::move(own_hello));
+      say_goodbye_if_due();
+      left = goodbye_heard();
     }
   }
   if (!resumed) {
@@ -203,8 +206,7 @@ void Session::adopt(std::shared_ptr<Channel> channel, const Hello& hello, std::s
     end(GoneReason::fenced, fmt::format("it says it handled {} messages, which cannot be", hello.last_handled));
     return;
   }
-  say_goodbye();
-  if (ended_) return;
+  if (left) end(GoneReason::left, "we said goodbye");
 }
 
 void Session::watch(const std::shared_ptr<Channel>& channel) {

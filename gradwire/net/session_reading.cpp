@@ -81,16 +81,20 @@ void Session::handle_frame(const std::shared_ptr<Channel>& channel, const Channe
   }
   bool in_order;
   bool admitted;
+  bool left = false;
   {
     MutexLock lock(state_);
     const uint64_t before = outbox_.admitted();
     in_order = outbox_.acknowledge(event.header.acknowledged);
     admitted = outbox_.admitted() != before;
+    if (in_order) {
+      say_goodbye_if_due();
+      left = goodbye_heard();
+    }
   }
   if (admitted) room_.notify_all();
   if (!in_order) return gap(fmt::format("it acknowledges message {}, which cannot be", event.header.acknowledged));
-  say_goodbye();
-  if (ended_) return;
+  if (left) return end(GoneReason::left, "we said goodbye");
   switch (event.header.kind) {
     case FrameKind::message:
       handle_message(event, handler);
@@ -107,7 +111,8 @@ void Session::handle_frame(const std::shared_ptr<Channel>& channel, const Channe
       if (!outbox_.finish_bulk(event.header.number, part))
         throw wire::MalformedError(fmt::format("end of a bulk {}/{} that is not under way", event.header.number, part));
       room_.notify_all();
-      break;
+      say_goodbye_if_due();
+      return;
     }
     case FrameKind::segments: {
       std::string why;
@@ -122,7 +127,6 @@ void Session::handle_frame(const std::shared_ptr<Channel>& channel, const Channe
     default:
       throw wire::MalformedError(fmt::format("frame of kind {} after Hello", static_cast<int>(event.header.kind)));
   }
-  say_goodbye();
 }
 
 // L6: compare, handle and count are one step, under order_.

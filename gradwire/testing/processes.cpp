@@ -205,7 +205,12 @@ void Process::stop() {
     }
     return true;
   };
-  while (!stands_still()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!stands_still()) {
+    if (std::chrono::steady_clock::now() > deadline)
+      throw TimeoutError(fmt::format("process {} still runs a minute after it was told to stop", id_));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 void Process::kill() {

@@ -1,6 +1,16 @@
 #include "gradwire/testing/simulated_loop.h"
 
+#include <stdexcept>
+
+#include <fmt/format.h>
+
 namespace gradwire::testing {
+namespace {
+
+// Ten times what the longest schedule takes.
+constexpr int most_steps = 1000000;
+
+}  // namespace
 
 void SimulatedLoop::after(net::Duration delay, Task task) {
   tasks_.emplace(std::pair(now_ + delay, random_()), std::move(task));
@@ -18,7 +28,9 @@ bool SimulatedLoop::step() {
 
 bool SimulatedLoop::run_until(const std::function<bool()>& condition, net::Duration limit) {
   const net::Time end = now_ + limit;
-  while (!condition()) {
+  for (int steps = 0; !condition(); ++steps) {
+    if (steps == most_steps)
+      throw std::runtime_error(fmt::format("{} tasks ran, and what the test waits for has not come about", steps));
     if (tasks_.empty() || tasks_.begin()->first.first > end) {
       now_ = end;
       return condition();

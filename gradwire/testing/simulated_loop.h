@@ -23,7 +23,8 @@ class SimulatedLoop : public net::Loop {
 
   // Runs the next task, moving time on to it. False if there is none.
   bool step();
-  // Steps until the condition holds, or until time has moved on by the limit. Returns the condition.
+  // Steps until the condition holds, or until time has moved on by the limit. Returns the condition. Throws where tasks
+  // make new ones without end, and time hardly moves.
   bool run_until(const std::function<bool()>& condition, net::Duration limit);
   void run_for(net::Duration time);
   // Time goes on and nothing runs, as in a process that was stopped.

@@ -11,7 +11,7 @@
 namespace gradwire::testing {
 
 // Waits for a condition that other threads or processes bring about. The limit is a hundredfold of what it takes.
-inline bool wait_until(const std::function<bool()>& condition, std::chrono::seconds limit = std::chrono::seconds(60)) {
+inline bool wait_until(const std::function<bool()>& condition, std::chrono::seconds limit = std::chrono::seconds(30)) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > deadline) return false;

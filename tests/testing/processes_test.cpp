@@ -63,7 +63,11 @@ TEST(Processes, AreEndedWithTheirOwner) {
     id = child->id();
     EXPECT_EQ(::kill(id, 0), 0);
   }
-  while (::kill(id, 0) == 0) usleep(1000);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (::kill(id, 0) == 0) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "it outlived its owner";
+    usleep(1000);
+  }
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ Channel::Event Channel::next() {
     chunk_left_ = event.chunk_size;
     return event;
   }
-  if (buffered() < frame_header_size + payload_size) return {};
+  if (buffered() < frame_header_size + payload_size) return event;
   event.kind = EventKind::frame;
   event.payload = {buffer_.data() + begin_ + frame_header_size, payload_size};
   begin_ += frame_header_size + payload_size;

@@ -33,7 +33,8 @@ class Channel {
     Chunk chunk;
     size_t chunk_size = 0;
   };
-  // Throws wire::MalformedError.
+  // Throws wire::MalformedError. An event of kind `none` has the header of the frame that is under way, as soon as
+  // that is there: its size may be reason enough not to wait for the rest.
   Event next();
   // Null: the bytes are dropped.
   void place_chunk(char* destination);

@@ -90,6 +90,32 @@ TEST(Session, L9_GoodbyeIsNotDeath) {
   EXPECT_EQ(b.recorder->gone.at(a.incarnation()).reason, GoneReason::left);
 }
 
+TEST(Session, L9_GoodbyeIsAcknowledgedBeforeTheLinkIsClosed) {
+  NetWorld world;
+  Node a = world.node("a");
+  RawPeer peer(world, "peer");
+  auto connection = peer.dial(a.endpoint->record());
+  connection->write(net::encode_hello(peer.hello(a)));
+  connection->write(RawPeer::message(1, "last"));
+  connection->write(RawPeer::message(2, "", 0, net::MessageType::goodbye));
+  EXPECT_TRUE(world.run_until([&] { return connection->closed; }));
+  ASSERT_NE(connection->find(net::FrameKind::acknowledgement), nullptr);
+  EXPECT_EQ(connection->frames.back().first.acknowledged, 2U);
+  EXPECT_EQ(a.recorder->gone.at(peer.record.incarnation).reason, GoneReason::left);
+}
+
+TEST(Session, L9_GoodbyeDoesNotWaitForRoom) {
+  NetWorld world;
+  Node a = world.node("a", {.max_outgoing_bytes = 100}), b = world.node("b");
+  world.network.set_delay([] { return net::Duration(1000); });
+  world.send(a, b, std::string(1000, 'x'), net::Admission::waits_for_room);
+  bool left = false;
+  a.endpoint->leave(10s, [&] { left = true; });
+  EXPECT_EQ(world.session(a, b)->statistics().sent, 2U) << "the message and, behind it, goodbye";
+  EXPECT_TRUE(world.run_until([&] { return left; }, 5s));
+  EXPECT_EQ(b.recorder->gone.at(a.incarnation()).reason, GoneReason::left);
+}
+
 TEST(Session, L9_GoodbyeDoesNotOvertakeTheBytesOfALargeTensor) {
   NetWorld world;
   world.network.set_delay([] { return net::Duration(1000); });

@@ -38,6 +38,21 @@ TEST(Session, L1_SimultaneousDialsEndInOneLink) {
   }
 }
 
+TEST(Session, L1_ADialWithoutAnAnswerIsGivenUpAfterATimerThatBacksOff) {
+  NetWorld world;
+  Node a = world.node("a", {.peer_timeout = 80s});
+  RawPeer silent(world, "silent");
+  auto session = a.endpoint->session(silent.record);
+  std::vector<net::Time> dials;
+  for (size_t count = 1; count <= 3; ++count) {
+    ASSERT_TRUE(world.run_until([&] { return silent.accepted.size() == count; }, 60s));
+    dials.push_back(world.loop->now());
+  }
+  EXPECT_TRUE(silent.accepted[0]->closed);
+  EXPECT_TRUE(silent.accepted[1]->closed);
+  EXPECT_GT(dials[2] - dials[1], dials[1] - dials[0]);
+}
+
 TEST(Session, L3_ALinkOfLowerRankIsRefusedWithoutEffect) {
   NetWorld world;
   Node a = world.node("a");

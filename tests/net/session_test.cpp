@@ -12,6 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(Session, DeliversMessagesInOrderBothWays) {
@@ -77,6 +78,27 @@ TEST(Session, S3_AMessageLargerThanTheLimitGoesAlone) {
   world.send(a, b, std::string(5000, 'x'), net::Admission::waits_for_room);
   world.send(a, b, "small", net::Admission::waits_for_room);
   EXPECT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }));
+}
+
+TEST(Session, S3_WhatIsIncompleteIsBoundedAndWhatIsBeyondIsRefused) {
+  NetWorld world;
+  world.network.set_delay([] { return net::Duration(1000); });
+  Node a = world.node("a"), b = world.node("b", {.inbox = {.unfinished_bytes = 3000000}});
+  const auto send = [&](const at::Tensor& tensor) {
+    world.session(a, b)->send({.type = plain, .payload = {.tensors = {tensor}}}, net::Admission::always);
+  };
+  const at::Tensor beyond = at::ones({1000, 1000}), alone = at::ones({1000, 1001});
+  send(alone);  // larger than the bound: it comes alone
+  send(beyond);
+  ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }));
+  EXPECT_EQ(b.recorder->refusals[0], "");
+  EXPECT_THAT(b.recorder->refusals[1], HasSubstr("8004000 bytes of unfinished messages; 3000000 is the most"));
+  auto arrival = b.recorder->arrivals[a.incarnation()][0];
+  ASSERT_TRUE(world.run_until([&] { return arrival->settled(); }));
+  EXPECT_TRUE(arrival->take().tensors.at(0).equal(alone));
+  send(beyond);
+  ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 3; }));
+  EXPECT_EQ(b.recorder->refusals[2], "") << "there is room again";
 }
 
 TEST(Session, S4_ALargeTransferDoesNotHoldUpSmallMessages) {

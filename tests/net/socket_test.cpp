@@ -109,6 +109,13 @@ TEST(Segments, PastTheBoundTensorsStream) {
   EXPECT_EQ(a.session(b.record())->statistics().segment_bytes, 8U << 20U);
 }
 
+TEST(Segments, S3_BeyondWhatTheReceiverMapsTensorsStream) {
+  SocketEnd a("a"), b("b", {.inbox = {.segment_bytes = 1U << 20U}});
+  round_trip(a, b, at::rand({4, 1024, 1024}));
+  EXPECT_GE(a.session(b.record())->statistics().links, 2U) << "the link was re-made without descriptors";
+  EXPECT_EQ(a.session(b.record())->statistics().segments_lent, 0U);
+}
+
 TEST(Segments, AreNotUsedWhereOneSideDoesNotWantThem) {
   for (bool sender : {false, true}) {
     SocketEnd a("a", {.segments = sender}), b("b", {.segments = !sender});

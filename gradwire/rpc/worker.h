@@ -5,28 +5,14 @@
 //   worker->leave();
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <string>
 
 #include "gradwire/rpc/future.h"
 #include "gradwire/rpc/registry.h"
+#include "gradwire/rpc/worker_options.h"
 
 namespace gradwire {
-
-struct WorkerOptions {
-  std::string name;  // empty: worker<rank>
-  int rank = 0;
-  int world_size = 1;
-  // The path of a file on this host; empty: MASTER_ADDR and MASTER_PORT.
-  std::string store_file;
-  std::string master_address = "127.0.0.1";
-  uint16_t master_port = 29500;
-  std::chrono::milliseconds join_timeout = std::chrono::seconds(60);
-
-  // RANK, WORLD_SIZE, GRADWIRE_NAME, GRADWIRE_STORE, MASTER_ADDR, MASTER_PORT.
-  static WorkerOptions from_environment();
-};
 
 // Another worker, to be called. Copyable; any thread.
 class Peer {

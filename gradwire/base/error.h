@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gradwire {
 
@@ -40,11 +41,29 @@ class Error : public std::runtime_error {
   std::string worker_;
 };
 
-// The function threw at the callee.
+// The function threw at the callee. If what it threw had come from a further worker, this tells of that too.
 class RemoteError : public Error {
  public:
-  explicit RemoteError(const std::string& text, std::string worker = "")
-      : Error(ErrorCode::remote, text, std::move(worker)) {}
+  struct Origin {
+    ErrorCode code = ErrorCode::remote;  // of the Gradwire error that was thrown first; remote if it was another's
+    std::string type;                    // "std::runtime_error": what was thrown first
+    std::vector<std::string> chain;      // the workers it came through, from where it was thrown to the one called
+  };
+  RemoteError(const std::string& text, std::string worker, Origin origin)
+      : Error(ErrorCode::remote, text, std::move(worker)), origin_(std::move(origin)) {}
+  ErrorCode origin_code() const { return origin_.code; }
+  const std::string& origin_type() const { return origin_.type; }
+  const std::vector<std::string>& chain() const { return origin_.chain; }
+  const Origin& origin() const { return origin_; }
+
+ private:
+  Origin origin_;
+};
+
+class CancelledError : public Error {
+ public:
+  explicit CancelledError(const std::string& text, std::string worker = "")
+      : Error(ErrorCode::cancelled, text, std::move(worker)) {}
 };
 
 class TimeoutError : public Error {

@@ -48,6 +48,22 @@ wire::Payload Arrival::take() {
   return payload;
 }
 
+std::shared_ptr<Arrival> Arrival::of(wire::Payload payload) {
+  auto arrival = std::make_shared<Arrival>();
+  arrival->body_ = std::move(payload.bytes);
+  for (const at::Tensor& tensor : payload.tensors) {
+    wire::FlatTensor flat = wire::flatten(tensor);
+    std::vector<c10::DataPtr>& memory = arrival->parts_.emplace_back();
+    for (size_t i = 0; i < flat.parts.size(); ++i) {
+      memory.push_back(c10::GetAllocator(c10::DeviceType::CPU)->allocate(flat.description.parts[i].byte_count));
+      wire::copy_part(flat.parts[i], memory.back().get());
+    }
+    arrival->descriptions_.push_back(std::move(flat.description));
+  }
+  arrival->settle(State::complete);
+  return arrival;
+}
+
 void FreeList::add(uint64_t segment) {
   bool was_empty;
   {
@@ -67,6 +83,7 @@ Delivery Inbox::open(uint64_t number, std::string_view payload) {
   wire::ByteReader reader(payload);
   Delivery delivery;
   delivery.type = MessageType{reader.take<uint16_t>()};
+  const auto boarded_size = reader.take<uint32_t>();
   delivery.head = reader.take_bytes(reader.take<uint32_t>());
   const auto body_size = reader.take<uint64_t>();
   const auto tensor_count = reader.take<uint32_t>();
@@ -110,9 +127,11 @@ Delivery Inbox::open(uint64_t number, std::string_view payload) {
     if (part.placement != Placement::segment && __builtin_add_overflow(sum, part.size, &sum))
       throw wire::MalformedError("message whose parts have more bytes than can be counted");
   }
-  if (in_frame != reader.remaining())
+  if (boarded_size > reader.remaining() || in_frame != reader.remaining() - boarded_size)
     throw wire::MalformedError(
-        fmt::format("message with {} bytes of small parts, {} announced", reader.remaining(), in_frame));
+        fmt::format("message with {} bytes at its end; {} of small parts and {} aboard announced", reader.remaining(),
+                    in_frame, boarded_size));
+  delivery.boarded = payload.substr(payload.size() - boarded_size);
 
   if (streamed > limits_.largest_message)
     delivery.refusal =

@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -26,15 +28,30 @@ class MeetingPoint {
 
   // Under its name, its rank and its incarnation.
   void publish(const Record& record);
+  // Takes the name, if no one has it or `instead_of` has. Nothing if that worked; else the record that is there.
+  std::optional<Record> claim_name(const Record& mine, const std::optional<Record>& instead_of);
+  std::optional<Record> look_up(const std::string& name);
+  std::optional<Record> look_up(int rank);
+  // Who came and left, in order: everyone adds to it, and reads what is new.
+  struct Event {
+    bool joined = false;
+    Record record;
+  };
+  void add_event(const Event& event);
+  // Those after the first `known`, which is then counted on.
+  std::vector<Event> events_after(int64_t& known);
+  // 0, 1, 2...: each once.
+  int next_rank();
+  // Notes that this rank is there (once, whatever its life), and waits until `count` ranks are; TimeoutError names
+  // those that are not.
+  void wait_for_ranks(int rank, int count, std::chrono::milliseconds timeout);
   // Wait until the record is there; TimeoutError names whom was waited for.
   Record find(const std::string& name, std::chrono::milliseconds timeout);
   Record find(int rank, std::chrono::milliseconds timeout);
   Record find(Incarnation incarnation, std::chrono::milliseconds timeout);
 
-  // Counts this worker, and waits until `count` have been counted under that key.
-  void gather(const std::string& key, int count, std::chrono::milliseconds timeout);
-
  private:
+  std::optional<Record> look_up_key(const std::string& key, const std::string& whom);
   Record find_key(const std::string& key, const std::string& whom, std::chrono::milliseconds timeout);
   const StorePointer store_;
 };

@@ -271,26 +271,28 @@ class MemoryTransport : public Transport {
     MutexLock lock(network_->mutex);
     // A dial into a cut hangs: whoever dials has a timer.
     if (network_->cuts.contains(pair_of(name_, peer.name))) return;
-    network_->loop->after(network_->next_delay(), [network = network_, from = name_, peer, done = std::move(done)] {
-      std::function<void(std::shared_ptr<Link>)> accepted;
-      std::pair<std::shared_ptr<MemoryLink>, std::shared_ptr<MemoryLink>> ends;
-      {
-        MutexLock inner(network->mutex);
-        // At one address lives one worker of that name at a time: a restarted one answers there.
-        auto found = network->listeners.find(peer.incarnation);
-        if (found == network->listeners.end())
-          found = std::find_if(network->listeners.begin(), network->listeners.end(),
-                               [&](const auto& listener)
-                                   GRADWIRE_NO_ANALYSIS { return network->names[listener.first] == peer.name; });
-        if (found != network->listeners.end()) {
-          accepted = found->second;
-          ends = connect(network, from, peer.name);
-        }
-      }
-      if (!accepted) return done({.outcome = DialOutcome::refused, .why = "no one listens there"});
-      network->loop->post([accepted, link = ends.second] { accepted(link); });
-      done({.outcome = DialOutcome::connected, .link = ends.first});
-    });
+    network_->loop->after(
+        network_->next_delay(), [network = network_, from = name_, mine = incarnation_, peer, done = std::move(done)] {
+          std::function<void(std::shared_ptr<Link>)> accepted;
+          std::pair<std::shared_ptr<MemoryLink>, std::shared_ptr<MemoryLink>> ends;
+          {
+            MutexLock inner(network->mutex);
+            // At one address lives one worker of that name at a time: a restarted one answers there, but not itself.
+            auto found = network->listeners.find(peer.incarnation);
+            if (found == network->listeners.end())
+              found = std::find_if(network->listeners.begin(), network->listeners.end(),
+                                   [&](const auto& listener) GRADWIRE_NO_ANALYSIS {
+                                     return listener.first != mine && network->names[listener.first] == peer.name;
+                                   });
+            if (found != network->listeners.end()) {
+              accepted = found->second;
+              ends = connect(network, from, peer.name);
+            }
+          }
+          if (!accepted) return done({.outcome = DialOutcome::refused, .why = "no one listens there"});
+          network->loop->post([accepted, link = ends.second] { accepted(link); });
+          done({.outcome = DialOutcome::connected, .link = ends.first});
+        });
   }
 
   void close() override {

@@ -30,6 +30,9 @@ struct Message {
   MessageType type{};
   std::string head;
   wire::Payload payload;
+  // What rides along is written in the step that queues the message, for a peer that is not gone: called once, under
+  // the session's lock, so it is brief and sends nothing.
+  std::function<std::string()> board{};
 };
 
 // The payload of a message that has arrived, complete or not yet. Any thread may use it.
@@ -39,9 +42,14 @@ class Arrival {
   // last of it, in which case it must be brief.
   void when_settled(std::function<void()> then) GRADWIRE_EXCLUDES(mutex_);
   bool settled() GRADWIRE_EXCLUDES(mutex_);
+  // What the tensors are, before their bytes are there.
+  const std::vector<wire::TensorDescription>& descriptions() const { return descriptions_; }
   // Once, after it has settled. Throws PeerGoneError if the peer was gone before all had come,
   // wire::MalformedError if the tensors are not what they claim.
   wire::Payload take() GRADWIRE_EXCLUDES(mutex_);
+
+  // What arrives without a journey: a message to oneself. Its tensors are copied, as those of any message.
+  static std::shared_ptr<Arrival> of(wire::Payload payload);
 
  private:
   friend class Inbox;
@@ -62,6 +70,7 @@ class Arrival {
 struct Delivery {
   MessageType type{};
   std::string head;
+  std::string boarded;
   // What the tensors are, before their bytes are there.
   std::vector<wire::TensorDescription> descriptions;
   // Nothing if the message was refused: then `refusal` says why (a bound), and its bytes are dropped as they come.

@@ -18,11 +18,23 @@ void put_placement(std::string& to, Placement placement, uint64_t segment = 0) {
   to += writer.bytes();
 }
 
+void set_payload_size(std::string& frame) {
+  const auto payload_size = static_cast<uint32_t>(frame.size() - frame_header_size);
+  std::memcpy(frame.data(), &payload_size, sizeof payload_size);
+}
+
 }  // namespace
 
 size_t Outgoing::held_bytes() const {
   return std::accumulate(bulks.begin(), bulks.end(), frame.size(),
                          [](size_t sum, const Bulk& bulk) { return sum + bulk.bytes.size(); });
+}
+
+void Outgoing::board(std::string_view bytes) {
+  frame += bytes;
+  const auto boarded_size = static_cast<uint32_t>(bytes.size());
+  std::memcpy(frame.data() + frame_header_size + sizeof(uint16_t), &boarded_size, sizeof boarded_size);
+  set_payload_size(frame);
 }
 
 void Outgoing::stream_from_segments(SegmentPool& pool) {
@@ -46,6 +58,7 @@ std::shared_ptr<Outgoing> encode_message(Message&& message, SegmentPool* segment
   frame.reserve(frame_header_size + 64 + message.head.size() + std::min(message.payload.bytes.size(), in_frame_limit));
   encode(frame, FrameHeader{.kind = FrameKind::message});
   writer.put(static_cast<uint16_t>(message.type));
+  writer.put(uint32_t{0});  // what boards later
   writer.put(static_cast<uint32_t>(message.head.size()));
   writer.put_bytes(message.head);
   writer.put(static_cast<uint64_t>(message.payload.bytes.size()));
@@ -98,8 +111,7 @@ std::shared_ptr<Outgoing> encode_message(Message&& message, SegmentPool* segment
     throw InvalidArgumentError(fmt::format(
         "a message's head and the descriptions of its {} tensors take {} bytes; {} is the most. Send fewer at once",
         flat.size(), frame.size(), largest_frame_payload));
-  const auto payload_size = static_cast<uint32_t>(frame.size() - frame_header_size);
-  std::memcpy(frame.data(), &payload_size, sizeof payload_size);
+  set_payload_size(frame);
   outgoing->frame = std::move(frame);
   return outgoing;
 }

@@ -1,16 +1,15 @@
 #include "gradwire/net/runtime.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/post.hpp>
 #include <asio/steady_timer.hpp>
 
+#include "gradwire/base/error.h"
 #include "gradwire/base/mutex.h"
 #include "gradwire/base/torch_compatibility.h"
+#include "gradwire/net/fork.h"
 
 namespace gradwire::net {
 
@@ -24,6 +23,7 @@ struct Runtime::Core {
       arm();
     });
   }
+  LivesHere lives_here;
   Poller poller;
   asio::io_context context{1};
   asio::posix::stream_descriptor descriptor;
@@ -31,6 +31,7 @@ struct Runtime::Core {
 };
 
 std::shared_ptr<Runtime> Runtime::of_process() {
+  refuse_forked_child();
   static Mutex mutex;
   static std::weak_ptr<Runtime> current;
   MutexLock lock(mutex);
@@ -42,24 +43,33 @@ std::shared_ptr<Runtime> Runtime::of_process() {
   return runtime;
 }
 
-Runtime::Runtime() : core_(std::make_shared<Core>()) {
+void Runtime::refuse_forked_child() {
+  if (forked_child())
+    throw InvalidArgumentError(
+        "this process was forked from one that had joined with Gradwire, whose threads and connections it does not "
+        "have. "
+        "Fork before joining, or start the child as a program of its own (exec)");
+}
+
+Runtime::Runtime()
+    : core_(std::make_shared<Core>()),
+      threads_(std::make_shared<Threads>(
+          Threads::Turns{.take =
+                             [core = core_](bool may_wait) {
+                               if (may_wait)
+                                 core->context.run_one();
+                               else
+                                 core->context.poll_one();
+                             },
+                         .interrupt = [core = core_] { asio::post(core->context, [] {}); }})) {
   require_same_torch(torch_version_at_build(), torch_version_loaded());
-  // Signals are the program's own business: its threads get them, not the loop.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([core = core_] { core->context.run(); });
-  pthread_setname_np(thread_.native_handle(), "gradwire-loop");
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  threads_->start();
 }
 
 Runtime::~Runtime() {
+  if (forked_child()) return;
   core_->context.stop();
-  // A task on the loop may have been the last owner: the thread then outlives this object, and takes the core along.
-  if (on_loop_thread())
-    thread_.detach();
-  else
-    thread_.join();
+  threads_->stop();
 }
 
 Poller& Runtime::poller() { return core_->poller; }

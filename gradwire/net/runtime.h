@@ -1,13 +1,13 @@
-// What the workers of one process share: the event loop with its thread, the poller of its sockets, and the bound on
-// segment memory. A thousand workers in a process do not mean a thousand loops.
+// What the workers of one process share: the event loop, the poller of its sockets, and the threads that run it and the
+// functions. A thousand workers in a process do not mean a thousand loops.
 #pragma once
 
-#include <atomic>
 #include <memory>
-#include <thread>
 
 #include "gradwire/net/loop.h"
 #include "gradwire/net/poller.h"
+#include "gradwire/net/threads.h"
+#include "gradwire/net/waker.h"
 
 namespace asio {
 class io_context;
@@ -20,23 +20,30 @@ class Runtime : public Loop, public std::enable_shared_from_this<Runtime> {
  public:
   // The one of this process: made for the first worker, gone with the last.
   static std::shared_ptr<Runtime> of_process();
+  // Throws InvalidArgumentError in a process that was forked from one with a runtime: its threads are not there.
+  static void refuse_forked_child();
 
   Runtime();
   ~Runtime() override;
 
   Time now() const override { return std::chrono::steady_clock::now(); }
+  // On the loop: brief, one at a time.
   void post(Task task) override;
   void after(Duration delay, Task task) override;
+  // Anywhere: may block, several at a time.
+  void submit(Task task) { threads_->submit(std::move(task)); }
 
   Poller& poller();
   asio::io_context& context();
-  bool on_loop_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
+  Threads& threads() { return *threads_; }
+  WakerPool& wakers() { return wakers_; }
 
  private:
-  // Lives until the thread has left it, which may be after this object is gone: see the destructor.
+  // Lives until the last thread has left it, which may be after this object is gone.
   struct Core;
   const std::shared_ptr<Core> core_;
-  std::thread thread_;
+  const std::shared_ptr<Threads> threads_;
+  WakerPool wakers_;
 };
 
 }  // namespace gradwire::net

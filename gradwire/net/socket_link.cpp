@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "gradwire/base/mutex.h"
+#include "gradwire/net/fork.h"
 
 namespace gradwire::net {
 namespace {
@@ -20,6 +21,7 @@ class SocketLink : public Link, public Watcher, public std::enable_shared_from_t
  public:
   SocketLink(std::shared_ptr<Runtime> runtime, Descriptor socket, SocketKind kind)
       : runtime_(std::move(runtime)), socket_(std::move(socket)), kind_(kind) {
+    close_when_forked(socket_.get());
     fcntl(socket_.get(), F_SETFL, fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
     if (kind_ == SocketKind::tcp) {
       const int on = 1;
@@ -33,6 +35,7 @@ class SocketLink : public Link, public Watcher, public std::enable_shared_from_t
 
   ~SocketLink() override {
     if (token_ != 0) runtime_->poller().remove(token_, socket_.get());
+    forget_when_forked(socket_.get());
   }
 
   Transfer write(std::span<const iovec> buffers, std::span<const int> descriptors) override {

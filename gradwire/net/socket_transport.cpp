@@ -16,6 +16,7 @@
 
 #include "gradwire/base/error.h"
 #include "gradwire/base/mutex.h"
+#include "gradwire/net/fork.h"
 #include "gradwire/net/socket_link.h"
 
 namespace gradwire::net {
@@ -82,6 +83,7 @@ class SocketTransport : public Transport, public std::enable_shared_from_this<So
       unix_acceptor_.open(endpoint.protocol());
       unix_acceptor_.bind(endpoint);
       unix_acceptor_.listen(4096);
+      close_when_forked(unix_acceptor_.native_handle());
       accept_unix();
     }
     if (!options_.tcp_host.empty()) {
@@ -89,6 +91,7 @@ class SocketTransport : public Transport, public std::enable_shared_from_this<So
       tcp_acceptor_.open(endpoint.protocol());
       tcp_acceptor_.bind(endpoint);
       tcp_acceptor_.listen(4096);
+      close_when_forked(tcp_acceptor_.native_handle());
       const tcp::endpoint bound = tcp_acceptor_.local_endpoint();
       mine.tcp_address = fmt::format("{}:{}", bound.address().to_string(), bound.port());
       accept_tcp();
@@ -114,6 +117,8 @@ class SocketTransport : public Transport, public std::enable_shared_from_this<So
     MutexLock lock(mutex_);
     if (std::exchange(closed_, true)) return;
     asio::error_code ignored;
+    if (unix_acceptor_.is_open()) forget_when_forked(unix_acceptor_.native_handle());
+    if (tcp_acceptor_.is_open()) forget_when_forked(tcp_acceptor_.native_handle());
     unix_acceptor_.close(ignored);
     tcp_acceptor_.close(ignored);
     if (!folder_.empty()) {

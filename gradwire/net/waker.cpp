@@ -48,4 +48,22 @@ bool Waker::sleep(int socket, std::chrono::steady_clock::time_point deadline) {
   return happened > 0 && count == 2 && watched[1].revents != 0;
 }
 
+std::unique_ptr<Waker> WakerPool::take() {
+  {
+    MutexLock lock(mutex_);
+    if (!idle_.empty()) {
+      std::unique_ptr<Waker> waker = std::move(idle_.back());
+      idle_.pop_back();
+      return waker;
+    }
+  }
+  return std::make_unique<Waker>();
+}
+
+void WakerPool::give_back(std::unique_ptr<Waker> waker) {
+  constexpr size_t most = 64;
+  MutexLock lock(mutex_);
+  if (idle_.size() < most) idle_.push_back(std::move(waker));
+}
+
 }  // namespace gradwire::net

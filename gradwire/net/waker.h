@@ -4,7 +4,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
+#include <vector>
 
+#include "gradwire/base/mutex.h"
 #include "gradwire/net/descriptor.h"
 
 namespace gradwire::net {
@@ -24,6 +27,17 @@ class Waker {
   enum State : int { awake, asleep, woken };
   const Descriptor event_;
   std::atomic<int> state_{awake};
+};
+
+// Wakers to be used again: each costs two system calls to make. Any thread.
+class WakerPool {
+ public:
+  std::unique_ptr<Waker> take() GRADWIRE_EXCLUDES(mutex_);
+  void give_back(std::unique_ptr<Waker> waker) GRADWIRE_EXCLUDES(mutex_);
+
+ private:
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Waker>> idle_ GRADWIRE_GUARDED_BY(mutex_);
 };
 
 }  // namespace gradwire::net

@@ -1,149 +1,256 @@
+// As a caller. For what runs here for others see calls_served.cpp.
 #include "gradwire/rpc/calls.h"
+
+#include <set>
 
 #include <c10/util/Logging.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "gradwire/rpc/call_messages.h"
+#include "gradwire/rpc/error_on_wire.h"
 
 namespace gradwire {
-namespace {
 
-constexpr auto request_type = net::MessageType{16};
-constexpr auto reply_type = net::MessageType{17};
+std::shared_ptr<Calls> Calls::make(std::weak_ptr<WorkerCore> core, std::string name, Registry registry,
+                                   std::shared_ptr<net::Runtime> runtime, std::shared_ptr<Exchange> exchange,
+                                   int max_threads) {
+  std::shared_ptr<Calls> calls(new Calls(std::move(core), std::move(name), std::move(registry), std::move(runtime),
+                                         std::move(exchange), max_threads));
+  const auto handle = [&](net::MessageType type, auto act) {
+    calls->exchange_->on_message(type,
+                                 [weak = std::weak_ptr(calls), act](const Exchange::From& from, Received received) {
+                                   if (std::shared_ptr<Calls> self = weak.lock()) act(*self, from, std::move(received));
+                                 });
+  };
+  handle(request_type, [](Calls& self, const Exchange::From& from, Received received) {
+    self.request_arrived(from, std::move(received));
+  });
+  handle(reply_type, [](Calls& self, const Exchange::From& from, Received received) {
+    self.reply_arrived(*from, std::move(received));
+  });
+  handle(cancel_type, [](Calls& self, const Exchange::From& from, const Received& received) {
+    self.cancel_arrived(*from, received);
+  });
+  calls->exchange_->on_gone(
+      [weak = std::weak_ptr(calls)](const net::Record& peer, GoneReason reason, const std::string& why) {
+        if (std::shared_ptr<Calls> self = weak.lock()) self->peer_gone(peer, reason, why);
+      });
+  return calls;
+}
 
-}  // namespace
+Calls::Calls(std::weak_ptr<WorkerCore> core, std::string name, Registry registry, std::shared_ptr<net::Runtime> runtime,
+             std::shared_ptr<Exchange> exchange, int max_threads)
+    : core_(std::move(core)),
+      name_(std::move(name)),
+      registry_(std::move(registry)),
+      runtime_(std::move(runtime)),
+      exchange_(std::move(exchange)),
+      max_threads_(max_threads) {}
 
-std::shared_ptr<CallState> Calls::start(const net::Record& peer, std::string_view function, wire::Payload arguments) {
-  std::shared_ptr<net::Session> session = endpoint_->session(peer);
-  auto state = std::make_shared<CallState>(session);
-  const uint64_t call = next_call_++;
+void Calls::start(std::shared_ptr<const net::Record> peer, const Target& target, wire::Payload arguments,
+                  const std::shared_ptr<FutureState>& state, net::Duration timeout) {
+  net::Runtime::refuse_forked_child();
+  const uint64_t call = next_call_.fetch_add(1, std::memory_order_relaxed);
+  state->belongs_to(weak_from_this(), call);
+  if (const auto& cancellation = Surroundings::here().cancellation) cancellation->add(state);
+  const bool limited = timeout != net::Duration::max();
+  const net::Time now = limited ? runtime_->now() : net::Time{};
+  const Incarnation incarnation = peer->incarnation;
   {
     MutexLock lock(mutex_);
-    pending_.emplace(call, Pending{state, peer.incarnation, std::string(function)});
+    if (closed_) throw InvalidArgumentError(fmt::format("{} has left the group and cannot call: join again", name_));
+    Pending& pending = pending_[call];
+    pending.state = state;
+    pending.peer = peer;
+    pending.target = target.name;
+    pending.timeout = timeout;
+    if (limited) {
+      pending.deadline = deadlines_.add(now, timeout, call);
+      arm(now + timeout);
+    }
+    ++counts_[incarnation].sent;
   }
   wire::ByteWriter head;
   head.put(call);
-  head.put_string(function);
+  head.put(static_cast<uint8_t>(target.kind));
+  head.put_string(target.name);
+  head.put_string(target.detail);
+  Exchange::Sent sent;
   try {
-    session->wait_for_room(session->send({.type = request_type, .head = head.take(), .payload = std::move(arguments)},
-                                         net::Admission::waits_for_room),
-                           net::Time::max());
+    sent = exchange_->send(*peer, {.type = request_type, .head = head.take(), .payload = std::move(arguments)},
+                           net::Admission::waits_for_room);
+  } catch (const PeerGoneError&) {
+    if (take(call)) state->fail(std::current_exception());
+    return;
   } catch (...) {
-    MutexLock lock(mutex_);
-    pending_.erase(call);
-    throw;
-  }
-  return state;
-}
-
-void Calls::message_arrived(net::Session& session, net::Delivery delivery) noexcept {
-  try {
-    wire::ByteReader head(delivery.head);
-    const auto call = head.take<uint64_t>();
-    if (delivery.type == request_type) {
-      Request request{session.shared_from_this(), call, std::string(head.take_string()), delivery.arrival,
-                      delivery.refusal};
-      if (!delivery.arrival || delivery.arrival->settled()) {
-        MutexLock lock(mutex_);
-        requests_.push_back(std::move(request));
-      } else {
-        delivery.arrival->when_settled([self = shared_from_this(), request = std::move(request)]() mutable {
-          {
-            MutexLock lock(self->mutex_);
-            self->requests_.push_back(std::move(request));
-          }
-          self->runtime_->post([self] { self->serve_all(); });
-        });
-      }
-    } else if (delivery.type == reply_type) {
-      const bool failed = head.take<bool>();
-      if (!delivery.arrival) throw wire::MalformedError(delivery.refusal);
-      delivery.arrival->when_settled([self = shared_from_this(), call, failed, arrival = delivery.arrival,
-                                      worker = session.peer().name] { self->finish(call, failed, arrival, worker); });
-    }
-  } catch (const std::exception& error) {
-    LOG(WARNING) << "gradwire: " << name_ << " cannot use a message of " << session.peer().name << ": " << error.what();
-  }
-}
-
-void Calls::finish(uint64_t call, bool failed, const std::shared_ptr<net::Arrival>& arrival,
-                   const std::string& worker) {
-  std::shared_ptr<CallState> state;
-  {
-    MutexLock lock(mutex_);
-    auto found = pending_.find(call);
-    if (found == pending_.end()) return;
-    state = std::move(found->second.state);
-    pending_.erase(found);
-  }
-  try {
-    wire::Payload result = arrival->take();
-    if (failed)
-      state->fail(std::make_exception_ptr(RemoteError(result.bytes, worker)));
-    else
-      state->complete(std::move(result));
-  } catch (...) {
-    state->fail(std::current_exception());
-  }
-}
-
-void Calls::peer_gone(net::Session& session, GoneReason reason, const std::string& why) noexcept {
-  std::vector<Pending> failed;
-  {
-    MutexLock lock(mutex_);
-    for (auto at = pending_.begin(); at != pending_.end();) {
-      if (at->second.peer == session.peer().incarnation) {
-        failed.push_back(std::move(at->second));
-        at = pending_.erase(at);
-      } else {
-        ++at;
-      }
-    }
-  }
-  for (Pending& call : failed)
-    call.state->fail(std::make_exception_ptr(
-        PeerGoneError(fmt::format("{} is gone ({}) before it answered the call of \"{}\": {}",
-                                  to_string(session.peer()), name_of(reason), call.function, why),
-                      session.peer().name, reason)));
-}
-
-void Calls::batch_handled(net::Session&) noexcept {
-  // A user's thread that waits in `get` never runs functions: its locks and guards are on its stack.
-  if (runtime_->on_loop_thread()) return serve_all();
-  MutexLock lock(mutex_);
-  if (!requests_.empty()) runtime_->post([self = shared_from_this()] { self->serve_all(); });
-}
-
-void Calls::serve_all() noexcept {
-  for (;;) {
-    Request request;
     {
       MutexLock lock(mutex_);
-      if (requests_.empty()) return;
-      request = std::move(requests_.front());
-      requests_.pop_front();
+      --counts_[incarnation].sent;
     }
-    serve(request);
+    take(call);
+    throw;
+  }
+  if (!sent.session) return;
+  state->read_while_waiting(sent.session);
+  if (Surroundings::here().in_task) return;  // it suspends when it awaits the reply
+  try {
+    if (sent.session->wait_for_room(sent.place, net::Time::min())) return;
+    const net::Threads::Blocked blocked;
+    sent.session->wait_for_room(sent.place, limited ? now + timeout : net::Time::max());
+  } catch (const PeerGoneError&) {
+    // The call was failed when the peer was found gone.
   }
 }
 
-void Calls::serve(Request& request) noexcept {
+std::optional<Calls::Pending> Calls::take(uint64_t call) {
+  MutexLock lock(mutex_);
+  auto found = pending_.find(call);
+  if (found == pending_.end()) return {};
+  std::optional<Pending> pending(std::move(found->second));
+  pending_.erase(found);
+  if (pending->deadline) deadlines_.remove(*pending->deadline);
+  look_whether_idle();
+  return pending;
+}
+
+void Calls::reply_arrived(const net::Record& from, Received received) {
+  wire::ByteReader head(received.message.head);
+  const auto call = head.take<uint64_t>();
+  const bool failed = head.take<bool>();
+  std::shared_ptr<net::Arrival> arrival = received.message.arrival;
+  if (!arrival) {
+    // Too large for this worker: its caller is to know.
+    if (std::optional<Pending> pending = take(call))
+      pending->state->fail(
+          std::make_exception_ptr(OverloadedError(fmt::format("the result of \"{}\" from {} was refused: {}",
+                                                              pending->target, from.name, received.message.refusal),
+                                                  from.name)));
+    return;
+  }
+  const auto settled = [weak = weak_from_this(), call, failed, arrival, worker = from.name](Luggage luggage) {
+    std::shared_ptr<Calls> self = weak.lock();
+    std::optional<Pending> pending = self ? self->take(call) : std::nullopt;
+    if (!pending) return;  // Q3: late, and dropped with all it carried
+    if (!failed) {
+      pending->state->arrived(arrival, std::move(luggage));
+      return;
+    }
+    try {
+      pending->state->fail(decode_error(arrival->take().bytes, worker));
+    } catch (...) {
+      pending->state->fail(std::current_exception());
+    }
+  };
+  if (arrival->settled()) return settled(std::move(received.luggage));
+  arrival->when_settled(
+      [settled, luggage = std::make_shared<Luggage>(std::move(received.luggage))] { settled(std::move(*luggage)); });
+}
+
+void Calls::cancel(uint64_t call) {
+  std::optional<Pending> pending = take(call);
+  if (!pending) return;
+  pending->state->fail(
+      std::make_exception_ptr(CancelledError(fmt::format("the call of \"{}\" at {} was cancelled by its caller, {}",
+                                                         pending->target, pending->peer->name, name_),
+                                             pending->peer->name)));
+  tell_cancel(*pending->peer, call);
+}
+
+void Calls::tell_cancel(const net::Record& peer, uint64_t call) {
   wire::ByteWriter head;
-  head.put(request.call);
-  net::Message reply{.type = reply_type};
-  bool failed = false;
-  try {
-    if (!request.arrival) throw OverloadedError(request.refusal);
-    reply.payload = registry_.find(request.function)(request.arrival->take());
-  } catch (const std::exception& error) {
-    failed = true;
-    reply.payload = {.bytes = fmt::format("\"{}\" failed at {}: {}", request.function, name_, error.what())};
+  head.put(call);
+  exchange_->tell(peer, {.type = cancel_type, .head = head.take(), .payload = {}});
+}
+
+// One timer for all calls: for the earliest deadline when it was armed. Calls that are over by then cost nothing.
+void Calls::arm(net::Time at) {
+  if (at >= armed_for_) return;
+  armed_for_ = at;
+  runtime_->after(at - runtime_->now(), [weak = weak_from_this()] {
+    if (std::shared_ptr<Calls> self = weak.lock()) self->expire();
+  });
+}
+
+void Calls::expire() {
+  std::vector<uint64_t> over;
+  {
+    MutexLock lock(mutex_);
+    over = deadlines_.over(runtime_->now());
   }
-  head.put(failed);
-  reply.head = head.take();
-  try {
-    request.session->send(std::move(reply), net::Admission::always);
-  } catch (const Error& error) {
-    LOG(INFO) << "gradwire: " << name_ << " has no one to reply to: " << error.what();
+  for (uint64_t call : over) {
+    std::optional<Pending> pending = take(call);
+    if (!pending) continue;
+    pending->state->fail(std::make_exception_ptr(TimeoutError(
+        fmt::format("the call of \"{}\" at {} took longer than {} ms; give it more time with Peer::with_timeout or "
+                    "WorkerOptions::call_timeout",
+                    pending->target, pending->peer->name,
+                    std::chrono::duration_cast<std::chrono::milliseconds>(pending->timeout).count()),
+        pending->peer->name)));
+    tell_cancel(*pending->peer, call);
   }
+  MutexLock lock(mutex_);
+  armed_for_ = net::Time::max();
+  arm(deadlines_.next());
+}
+
+void Calls::peer_gone(const net::Record& peer, GoneReason reason, const std::string& why) {
+  std::vector<std::pair<uint64_t, std::string>> calls;
+  {
+    MutexLock lock(mutex_);
+    counts_.erase(peer.incarnation);
+    for (const auto& [call, pending] : pending_)
+      if (pending.peer->incarnation == peer.incarnation) calls.emplace_back(call, pending.target);
+  }
+  for (const auto& [call, target] : calls)
+    if (std::optional<Pending> pending = take(call))
+      pending->state->fail(
+          std::make_exception_ptr(PeerGoneError(fmt::format("{} is gone ({}) before it answered the call of \"{}\": {}",
+                                                            to_string(peer), name_of(reason), target, why),
+                                                peer.name, reason)));
+  cancel_served_for(peer.incarnation);
+}
+
+void Calls::fail_all(const std::string& why) {
+  std::vector<uint64_t> calls;
+  {
+    MutexLock lock(mutex_);
+    closed_ = true;
+    when_idle_ = nullptr;
+    for (const auto& [call, pending] : pending_) calls.push_back(call);
+  }
+  for (uint64_t call : calls)
+    if (std::optional<Pending> pending = take(call))
+      pending->state->fail(std::make_exception_ptr(CancelledError(
+          fmt::format("the call of \"{}\" at {} was given up: {}", pending->target, pending->peer->name, why),
+          pending->peer->name)));
+}
+
+Calls::Activity Calls::activity() {
+  MutexLock lock(mutex_);
+  Activity activity{.calls_under_way = pending_.size(), .functions_running = served_.size()};
+  for (const auto& [peer, counts] : counts_) {
+    activity.requests_sent += counts.sent;
+    activity.requests_received += counts.received;
+  }
+  return activity;
+}
+
+std::string Calls::whom_called() {
+  std::set<std::string> names;
+  MutexLock lock(mutex_);
+  for (const auto& [call, pending] : pending_) names.insert(pending.peer->name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+void Calls::when_idle(std::function<void()> told) {
+  MutexLock lock(mutex_);
+  when_idle_ = std::move(told);
+  look_whether_idle();
+}
+
+void Calls::look_whether_idle() {
+  if (when_idle_ && pending_.empty() && served_.empty()) runtime_->post(std::exchange(when_idle_, nullptr));
 }
 
 }  // namespace gradwire

@@ -1,57 +1,111 @@
 // The calls of one worker: those under way from here, and the functions that run for others.
+//
+//   Q1  a future completes exactly once: result, error, timeout, cancellation or death
+//   Q2  a request is executed at most once, and, if both live, exactly once
+//   Q3  after a timeout or a cancellation a late reply is dropped, and what it carried is released at both ends
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "gradwire/base/mutex.h"
-#include "gradwire/net/endpoint.h"
-#include "gradwire/net/runtime.h"
-#include "gradwire/rpc/future.h"
+#include "gradwire/rpc/cancellation.h"
+#include "gradwire/rpc/deadlines.h"
+#include "gradwire/rpc/exchange.h"
+#include "gradwire/rpc/future_state.h"
 #include "gradwire/rpc/registry.h"
 
 namespace gradwire {
 
-// Any thread may use it.
-class Calls : public net::SessionHandler, public std::enable_shared_from_this<Calls> {
+// Any thread.
+class Calls : public std::enable_shared_from_this<Calls> {
  public:
-  Calls(std::string name, Registry registry, std::shared_ptr<net::Runtime> runtime)
-      : name_(std::move(name)), registry_(std::move(registry)), runtime_(std::move(runtime)) {}
-  void attach(std::shared_ptr<net::Endpoint> endpoint) { endpoint_ = std::move(endpoint); }
+  // With its handlers in the exchange. Functions run with `core` current.
+  static std::shared_ptr<Calls> make(std::weak_ptr<WorkerCore> core, std::string name, Registry registry,
+                                     std::shared_ptr<net::Runtime> runtime, std::shared_ptr<Exchange> exchange,
+                                     int max_threads);
 
-  std::shared_ptr<CallState> start(const net::Record& peer, std::string_view function, wire::Payload arguments);
+  // Begins the call; all that goes wrong afterwards completes the state. Waits while there is no room for the request,
+  // but not in a Task. Throws InvalidArgumentError if an argument cannot travel.
+  void start(std::shared_ptr<const net::Record> peer, const Target& target, wire::Payload arguments,
+             const std::shared_ptr<FutureState>& state, net::Duration timeout) GRADWIRE_EXCLUDES(mutex_);
+  void cancel(uint64_t call) GRADWIRE_EXCLUDES(mutex_);
+  // Fails all calls under way: the worker is closing.
+  void fail_all(const std::string& why) GRADWIRE_EXCLUDES(mutex_);
 
-  void message_arrived(net::Session& session, net::Delivery delivery) noexcept override;
-  void peer_gone(net::Session& session, GoneReason reason, const std::string& why) noexcept override;
-  void batch_handled(net::Session& session) noexcept override;
+  // How much goes on, for leaving.
+  struct Activity {
+    size_t calls_under_way = 0;
+    size_t functions_running = 0;
+    // Between this worker and others that live.
+    uint64_t requests_sent = 0;
+    uint64_t requests_received = 0;
+  };
+  Activity activity() GRADWIRE_EXCLUDES(mutex_);
+  // The names of those whose answer is waited for.
+  std::string whom_called() GRADWIRE_EXCLUDES(mutex_);
+  // Called once, on the loop, when no call is under way and no function runs.
+  void when_idle(std::function<void()> told) GRADWIRE_EXCLUDES(mutex_);
+
+  const std::shared_ptr<net::Runtime>& runtime() const { return runtime_; }
+  const std::string& name() const { return name_; }
 
  private:
-  struct Pending {
-    std::shared_ptr<CallState> state;
-    Incarnation peer;
-    std::string function;
-  };
-  struct Request {
-    std::shared_ptr<net::Session> session;
-    uint64_t call = 0;
-    std::string function;
-    std::shared_ptr<net::Arrival> arrival;
-    std::string refusal;
-  };
-  void serve_all() noexcept;
-  void serve(Request& request) noexcept;
-  void finish(uint64_t call, bool failed, const std::shared_ptr<net::Arrival>& arrival, const std::string& worker);
+  Calls(std::weak_ptr<WorkerCore> core, std::string name, Registry registry, std::shared_ptr<net::Runtime> runtime,
+        std::shared_ptr<Exchange> exchange, int max_threads);
 
+  struct Pending {
+    std::shared_ptr<FutureState> state;
+    std::shared_ptr<const net::Record> peer;
+    std::string target;
+    net::Duration timeout{};
+    std::optional<Deadlines::Place> deadline;
+  };
+  class Served;
+  struct Counts {
+    uint64_t sent = 0;
+    uint64_t received = 0;
+  };
+
+  // As a caller.
+  std::optional<Pending> take(uint64_t call) GRADWIRE_EXCLUDES(mutex_);
+  void reply_arrived(const net::Record& from, Received received);
+  void arm(net::Time at) GRADWIRE_REQUIRES(mutex_);
+  void expire() GRADWIRE_EXCLUDES(mutex_);
+  void tell_cancel(const net::Record& peer, uint64_t call);
+  void peer_gone(const net::Record& peer, GoneReason reason, const std::string& why) GRADWIRE_EXCLUDES(mutex_);
+
+  // As a callee.
+  void request_arrived(const Exchange::From& from, Received received) GRADWIRE_EXCLUDES(mutex_);
+  void cancel_arrived(const net::Record& from, const Received& received) GRADWIRE_EXCLUDES(mutex_);
+  void serve(const std::shared_ptr<Served>& served);
+  void run(const std::shared_ptr<Served>& served);
+  // No one waits for them any more.
+  void cancel_served_for(Incarnation caller) GRADWIRE_EXCLUDES(mutex_);
+  void has_answered(const Served& served) GRADWIRE_EXCLUDES(mutex_);
+
+  void look_whether_idle() GRADWIRE_REQUIRES(mutex_);
+
+  const std::weak_ptr<WorkerCore> core_;
   const std::string name_;
   const Registry registry_;
   const std::shared_ptr<net::Runtime> runtime_;
-  std::shared_ptr<net::Endpoint> endpoint_;
+  const std::shared_ptr<Exchange> exchange_;
+  const int max_threads_;
+
   std::atomic<uint64_t> next_call_ = 1;
+  std::atomic<int> threads_in_functions_ = 0;
+
   Mutex mutex_;
+  bool closed_ GRADWIRE_GUARDED_BY(mutex_) = false;
   std::unordered_map<uint64_t, Pending> pending_ GRADWIRE_GUARDED_BY(mutex_);
-  std::deque<Request> requests_ GRADWIRE_GUARDED_BY(mutex_);
+  Deadlines deadlines_ GRADWIRE_GUARDED_BY(mutex_);
+  net::Time armed_for_ GRADWIRE_GUARDED_BY(mutex_) = net::Time::max();
+  std::unordered_map<Id, std::weak_ptr<Served>> served_ GRADWIRE_GUARDED_BY(mutex_);  // by caller and call
+  std::unordered_map<Incarnation, Counts> counts_ GRADWIRE_GUARDED_BY(mutex_);
+  std::function<void()> when_idle_ GRADWIRE_GUARDED_BY(mutex_);
 };
 
 }  // namespace gradwire

@@ -5,12 +5,43 @@
 
 namespace gradwire {
 
-const Registry::Body& Registry::find(const std::string& name) const {
+void Registry::add_entry(std::string name, Entry entry) {
+  if (name.empty()) throw InvalidArgumentError("a function needs a name");
+  if (!functions_.try_emplace(name, std::move(entry)).second)
+    throw InvalidArgumentError(fmt::format("a function \"{}\" is registered already: names are for one each", name));
+}
+
+std::vector<std::shared_ptr<Passenger>> Registry::make_passengers() const {
+  std::vector<std::shared_ptr<Passenger>> passengers;
+  for (const PassengerMaker& maker : passenger_makers_) passengers.push_back(maker());
+  return passengers;
+}
+
+void Registry::run(const Target& target, wire::Payload&& arguments, const std::shared_ptr<Reply>& reply) const {
+  switch (target.kind) {
+    case Target::Kind::function:
+      return find(target.name, target.detail).body(std::move(arguments), reply);
+    case Target::Kind::op:
+    case Target::Kind::script:
+      break;
+  }
+  throw InvalidArgumentError("a kind of call that is not known here");
+}
+
+const Registry::Entry& Registry::find(const std::string& name, const std::string& signature) const {
   auto found = functions_.find(name);
-  if (found != functions_.end()) return found->second;
-  std::vector<std::string_view> names;
-  for (const auto& [registered, body] : functions_) names.push_back(registered);
-  throw NotFoundError(fmt::format("no function \"{}\" is registered; there are: {}", name, fmt::join(names, ", ")));
+  if (found == functions_.end()) {
+    std::vector<std::string_view> names;
+    for (const auto& [registered, entry] : functions_) names.push_back(registered);
+    throw NotFoundError(fmt::format("no function \"{}\" is registered there; {}{}", name,
+                                    names.empty() ? "none is" : "there are: ", fmt::join(names, ", ")));
+  }
+  if (found->second.signature != signature)
+    throw InvalidArgumentError(
+        fmt::format("\"{}\" is {} there, and was called as {}: give it arguments of exactly "
+                    "these types, or share a gradwire::Function between caller and callee",
+                    name, found->second.signature, signature));
+  return found->second;
 }
 
 }  // namespace gradwire

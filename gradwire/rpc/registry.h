@@ -2,45 +2,139 @@
 //
 //   gradwire::Registry registry;
 //   registry.add(scale, [](torch::Tensor x, double by) { return x * by; });
+//   registry.allow_operators("aten::*");
+//   registry.add_script("model", torch::jit::load("model.pt"));
 #pragma once
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <tuple>
 
 #include "gradwire/base/error.h"
 #include "gradwire/rpc/function.h"
-#include "gradwire/wire/codec.h"
+#include "gradwire/rpc/future.h"
+#include "gradwire/rpc/task.h"
 
 namespace gradwire {
+
+// What is called, as the request says it.
+struct Target {
+  enum class Kind : uint8_t { function = 0, op = 1, script = 2 };
+  Kind kind = Kind::function;
+  std::string name;
+  // Of a function: its signature. Of a script: the method.
+  std::string detail;
+};
+
+// How a call is answered: exactly once. Any thread.
+class Reply {
+ public:
+  virtual ~Reply() = default;
+  virtual void give(wire::Payload result) = 0;
+  // The function threw.
+  virtual void fail(const std::exception_ptr& error) = 0;
+  // The call was not made: Gradwire refuses it, with an error of its own.
+  virtual void refuse(const Error& error) = 0;
+  // For the futures that a function returns.
+  virtual std::shared_ptr<net::Runtime> runtime() = 0;
+};
 
 // Not for several threads at once; a worker that joins takes a copy.
 class Registry {
  public:
-  using Body = std::function<wire::Payload(wire::Payload&&)>;
+  // Decodes the arguments, runs the function, answers: at once, or when a Future or Task that it returned is complete.
+  using Body = std::function<void(wire::Payload&&, const std::shared_ptr<Reply>&)>;
+  struct Entry {
+    std::string signature;
+    Body body;
+  };
 
+  // The body returns the function's result, or a Future or a Task of it: these hold no thread while they wait.
   template <class Result, class... Arguments, class Callable>
-  void add(const Function<Result(Arguments...)>& function, Callable callable) {
-    static_assert(std::is_invocable_r_v<Result, Callable, Arguments...>,
-                  "the body does not fit the function's signature");
-    functions_.insert_or_assign(std::string(function.name()),
-                                [callable = std::move(callable)](wire::Payload&& arguments) {
-                                  auto values = wire::decode_all<std::decay_t<Arguments>...>(std::move(arguments));
-                                  if constexpr (std::is_void_v<Result>) {
-                                    std::apply(callable, std::move(values));
-                                    return wire::Payload{};
-                                  } else {
-                                    return wire::encode(static_cast<Result>(std::apply(callable, std::move(values))));
-                                  }
-                                });
-  }
+  void add(const Function<Result(Arguments...)>& function, Callable callable);
 
-  // Throws NotFoundError, with what there is.
-  const Body& find(const std::string& name) const;
+  // For the layers above: what rides along on the messages of a worker that joins with this registry.
+  using PassengerMaker = std::function<std::shared_ptr<Passenger>()>;
+  void add_passenger(PassengerMaker maker) { passenger_makers_.push_back(std::move(maker)); }
+  std::vector<std::shared_ptr<Passenger>> make_passengers() const;
+
+  // Runs what the request names; the reply is given here or later. Throws NotFoundError, with what there is, and
+  // InvalidArgumentError if the signature is another.
+  void run(const Target& target, wire::Payload&& arguments, const std::shared_ptr<Reply>& reply) const;
 
  private:
-  std::map<std::string, Body> functions_;
+  const Entry& find(const std::string& name, const std::string& signature) const;
+  void add_entry(std::string name, Entry entry);
+  std::map<std::string, Entry, std::less<>> functions_;
+  std::vector<PassengerMaker> passenger_makers_;
 };
+
+namespace detail {
+
+// Answers with the value of a future when it is there.
+template <class Result>
+void answer_later(const std::shared_ptr<FutureStateOf<Result>>& state, const std::shared_ptr<Reply>& reply) {
+  state->when_done([state, reply] {
+    try {
+      if constexpr (std::is_void_v<Result>) {
+        state->value();
+        reply->give({});
+      } else {
+        reply->give(wire::encode(state->value()));
+      }
+    } catch (...) {
+      reply->fail(std::current_exception());
+    }
+  });
+}
+
+}  // namespace detail
+
+template <class Result, class... Arguments, class Callable>
+void Registry::add(const Function<Result(Arguments...)>& function, Callable callable) {
+  static_assert(std::is_invocable_v<Callable&, std::decay_t<Arguments>...>,
+                "the body does not take the arguments of the function's signature");
+  using Returned = std::invoke_result_t<Callable&, std::decay_t<Arguments>...>;
+  static_assert(
+      std::is_void_v<Result> ? std::is_void_v<Unwrapped<Returned>> : std::is_convertible_v<Unwrapped<Returned>, Result>,
+      "the body does not return the result of the function's signature, nor a Future or Task of it");
+  if constexpr (detail::is_future<Returned> || detail::is_task<Returned>)
+    static_assert(std::is_same_v<Unwrapped<Returned>, Result>,
+                  "a body that returns a Future or a Task returns one of exactly the function's result");
+  add_entry(
+      std::string(function.name()),
+      {.signature = signature<Result, Arguments...>(),
+       .body = [callable = std::make_shared<Callable>(std::move(callable))](wire::Payload&& payload,
+                                                                            const std::shared_ptr<Reply>& reply) {
+         using Values = std::tuple<std::decay_t<Arguments>...>;
+         std::optional<Values> values;
+         try {
+           values.emplace(wire::decode_all<std::decay_t<Arguments>...>(std::move(payload)));
+         } catch (const wire::MalformedError& error) {
+           return reply->refuse(InvalidArgumentError(std::string("its arguments do not decode: ") + error.what()));
+         }
+         try {
+           if constexpr (detail::is_future<Returned>) {
+             detail::answer_later(std::apply(*callable, *std::move(values)).state(), reply);
+           } else if constexpr (detail::is_task<Returned>) {
+             auto state = std::make_shared<FutureStateOf<Result>>(reply->runtime());
+             // A coroutine may take its arguments by reference: they stay until it has ended.
+             auto held = std::make_shared<Values>(*std::move(values));
+             state->when_done([held, callable] {});
+             detail::answer_later(state, reply);
+             std::apply(*callable, std::move(*held)).run_into(state);
+           } else if constexpr (std::is_void_v<Result>) {
+             std::apply(*callable, *std::move(values));
+             reply->give({});
+           } else {
+             reply->give(wire::encode(static_cast<Result>(std::apply(*callable, *std::move(values)))));
+           }
+         } catch (...) {
+           reply->fail(std::current_exception());
+         }
+       }});
+}
 
 }  // namespace gradwire

@@ -5,53 +5,57 @@
 //   worker->leave();
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "gradwire/rpc/future.h"
-#include "gradwire/rpc/registry.h"
+#include "gradwire/rpc/membership.h"
+#include "gradwire/rpc/peer.h"
 #include "gradwire/rpc/worker_options.h"
 
 namespace gradwire {
 
-// Another worker, to be called. Copyable; any thread.
-class Peer {
- public:
-  template <class Result, class... Arguments, class... Given>
-  [[nodiscard]] Future<Result> call(const Function<Result(Arguments...)>& function, Given&&... given) const {
-    static_assert(sizeof...(Arguments) == sizeof...(Given), "wrong number of arguments for this function");
-    return Future<Result>(
-        start(function.name(), wire::encode(static_cast<std::decay_t<Arguments>>(std::forward<Given>(given))...)));
-  }
-
- private:
-  friend class Worker;
-  Peer(std::shared_ptr<class Calls> calls, net::Record record) : calls_(std::move(calls)), record_(std::move(record)) {}
-  std::shared_ptr<CallState> start(std::string_view function, wire::Payload arguments) const;
-
-  std::shared_ptr<class Calls> calls_;
-  net::Record record_;
-};
-
-// Any thread may use it.
+// Any thread may use it. Destroying it without `leave` says goodbye at once: the others see reason `left`, and calls
+// still under way here fail with CancelledError.
 class Worker {
  public:
-  // Returns when all members are there. The registry is copied: it cannot change afterwards.
+  // A fixed group's returns when all members are there. The registry is copied: it cannot change afterwards.
   static std::unique_ptr<Worker> join(const Registry& registry,
                                       WorkerOptions options = WorkerOptions::from_environment());
   ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  // The worker that runs the function, Task or continuation that calls this. Throws InvalidArgumentError elsewhere.
+  static Worker& current();
 
   int rank() const;
   const std::string& name() const;
+
+  // As known now: after a restart, the new incarnation. Throws NotFoundError, with the names there are.
   Peer peer(const std::string& name);
   Peer peer(int rank);
-  // Serves until every member has called it.
-  void leave();
+  // This worker: a call on it is a call like any other, without a link.
+  Peer self();
+  // Everyone who is there, as far as is known, this worker included; by rank.
+  std::vector<Peer> peers();
+  // Called on one of Gradwire's threads, in order, whenever a peer joins, leaves or is found dead, from now on.
+  void on_peer_event(std::function<void(const PeerEvent&)> callback);
+
+  static constexpr auto no_timeout = std::chrono::milliseconds::max();
+  // Fixed group: serves until all living members have called it and no call is under way. Growing group: until this
+  // worker's calls and functions are over. Then says goodbye. Throws TimeoutError, which names those waited for;
+  // the worker goes on then.
+  void leave(std::chrono::milliseconds timeout = no_timeout);
 
  private:
-  struct Parts;
-  explicit Worker(std::unique_ptr<Parts> parts);
-  const std::unique_ptr<Parts> parts_;
+  friend class WorkerCore;
+  friend class WorkerAccess;
+  Worker(std::shared_ptr<WorkerCore> core, bool owns) : core_(std::move(core)), owns_(owns) {}
+  const std::shared_ptr<WorkerCore> core_;
+  const bool owns_;  // false: what current() gives
 };
 
 }  // namespace gradwire

@@ -14,6 +14,7 @@
 
 #include "gradwire/base/worker_name.h"
 #include "gradwire/net/meeting_point.h"
+#include "gradwire/net/transport.h"
 
 namespace gradwire {
 
@@ -33,6 +34,13 @@ struct WorkerOptions {
   // All keys begin with it. A store that outlives a group (torchrun's does, over a restart) needs another one each
   // time.
   std::string store_prefix;
+
+  // Other hosts reach it at this address, by TCP; empty: only this host does, by Unix sockets. Plain TCP beyond
+  // loopback needs `insecure`: anyone who can reach it may call this worker then.
+  std::string tcp_host;
+  bool insecure = false;
+  // How it is reached, instead of sockets: a memory network, in tests.
+  std::shared_ptr<net::Transport> transport;
 
   std::chrono::milliseconds call_timeout = std::chrono::seconds(60);
   std::chrono::milliseconds peer_timeout = std::chrono::seconds(30);  // after so much silence a peer is dead

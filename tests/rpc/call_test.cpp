@@ -57,10 +57,10 @@ TEST(Call, GivesTheErrorOfTheFunctionAtTheCaller) {
     worker->peer(1).call(fail, 1).get();
     FAIL() << "no error";
   } catch (const RemoteError& error) {
-    EXPECT_STREQ(error.what(), "\"fail\" failed at worker1: no luck");
+    EXPECT_STREQ(error.what(), "\"fail\" failed at worker1: std::runtime_error: no luck");
     EXPECT_EQ(error.worker(), "worker1");
   }
-  EXPECT_THROW(worker->peer(1).call(unknown, 1).get(), RemoteError);
+  EXPECT_THROW(worker->peer(1).call(unknown, 1).get(), NotFoundError);
   worker->leave();
 }
 

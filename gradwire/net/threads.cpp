@@ -1,0 +1,218 @@
+#include "gradwire/net/threads.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <system_error>
+
+#include <c10/util/Logging.h>
+
+namespace gradwire::net {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto tick = std::chrono::microseconds(250);
+// How long the leader may be in one function.
+constexpr auto patience = std::chrono::microseconds(250);
+// Without functions the standby thread sleeps after this many ticks, until the next function.
+constexpr int quiet_ticks = 80;
+// A thread that no one needed for so long ends.
+constexpr auto idle_limit = std::chrono::seconds(3);
+// After so many functions the leader looks at the event loop again.
+constexpr int functions_per_turn = 16;
+
+}  // namespace
+
+// Which of the threads this is: with the surroundings, the only thread-local state.
+Threads::Thread*& Threads::current() {
+  thread_local Thread* thread = nullptr;
+  return thread;
+}
+
+bool Threads::here() { return current() != nullptr; }
+
+Threads::Blocked::Blocked() {
+  Thread* me = current();
+  if (me == nullptr) return;
+  Threads& threads = *me->threads;
+  MutexLock lock(threads.mutex_);
+  if (me->blocked++ > 0 || threads.leader_ != me) return;
+  threads.leader_ = nullptr;
+  threads.call_standby();
+}
+
+Threads::Blocked::~Blocked() {
+  Thread* me = current();
+  if (me == nullptr) return;
+  MutexLock lock(me->threads->mutex_);
+  --me->blocked;
+}
+
+void Threads::start() {
+  MutexLock lock(mutex_);
+  spawn();
+}
+
+size_t Threads::count() {
+  MutexLock lock(mutex_);
+  return threads_.size();
+}
+
+void Threads::spawn() {
+  for (Thread& thread : ended_) thread.handle.join();
+  ended_.clear();
+  auto me = threads_.emplace(threads_.begin());
+  me->threads = this;
+  ++spawned_;
+  // Signals are the program's own business: its threads get them.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    me->handle = std::thread([self = shared_from_this(), me] { self->work(me); });
+    pthread_setname_np(me->handle.native_handle(), "gradwire");
+  } catch (const std::system_error& error) {
+    --spawned_;
+    threads_.erase(me);
+    LOG(ERROR) << "gradwire: cannot start another thread (" << error.what()
+               << "): functions that block hold up others. Raise the limit on processes (ulimit -u)";
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Threads::call_standby() {
+  if (standby_ != nullptr) {
+    standby_wakes_.notify_one();
+  } else if (spawned_ + woken_ > 0) {
+    // They find out what is missing.
+  } else if (parked_ > 0) {
+    --parked_;
+    ++woken_;
+    parked_wakes_.notify_one();
+  } else {
+    spawn();
+  }
+}
+
+void Threads::work(std::list<Thread>::iterator me) {
+  current() = &*me;
+  MutexLock lock(mutex_);
+  --spawned_;
+  while (!stopping_) {
+    if (leader_ == nullptr) {
+      lead(*me);
+    } else if (overdue()) {
+      if (standby_ == nullptr) call_standby();
+      while (!stopping_ && leader_ != nullptr && !tasks_.empty()) run_one(*me);
+    } else if (standby_ == nullptr) {
+      stand_by(*me);
+    } else {
+      const auto until = Clock::now() + idle_limit;
+      ++parked_;
+      lock.wait_until(parked_wakes_, until);
+      if (woken_ > 0) {
+        --woken_;  // and whoever woke it has taken it off the parked ones
+      } else {
+        --parked_;
+        if (parked_ > 0 && Clock::now() >= until) break;
+      }
+    }
+  }
+  current() = nullptr;
+  ended_.splice(ended_.begin(), threads_, me);
+  parked_wakes_.notify_all();
+}
+
+void Threads::lead(Thread& me) {
+  leader_ = &me;
+  if (standby_ == nullptr) call_standby();
+  while (!stopping_ && leader_ == &me) {
+    leader_in_turn_ = true;
+    const bool may_wait = tasks_.empty();
+    mutex_.unlock();
+    turns_.take(may_wait);
+    mutex_.lock();
+    leader_in_turn_ = false;
+    interrupted_ = false;
+    for (int i = 0; i < functions_per_turn && !stopping_ && leader_ == &me && !tasks_.empty(); ++i) run_one(me);
+  }
+  if (leader_ == &me) leader_ = nullptr;
+}
+
+void Threads::run_one(Thread& me) {
+  Task task = std::move(tasks_.front().task);
+  tasks_.pop_front();
+  me.in_function = true;
+  me.function_began = Clock::now();
+  if (standby_asleep_) {
+    standby_asleep_ = false;
+    standby_wakes_.notify_one();
+  }
+  mutex_.unlock();
+  task();
+  task = nullptr;  // what it holds may need the lock
+  mutex_.lock();
+  me.in_function = false;
+}
+
+void Threads::stand_by(Thread& me) {
+  standby_ = &me;
+  int quiet = 0;
+  while (!stopping_ && leader_ != nullptr) {
+    ++ticks_;
+    const bool function = leader_->in_function;
+    if (function && Clock::now() - leader_->function_began >= patience) {
+      leader_ = nullptr;  // it goes on with its function
+      break;
+    }
+    if (overdue()) break;
+    quiet = function || !tasks_.empty() ? 0 : quiet + 1;
+    if (quiet < quiet_ticks) {
+      standby_wakes_.wait_until(mutex_, Clock::now() + tick);
+    } else {
+      standby_asleep_ = true;
+      while (standby_asleep_ && !stopping_ && leader_ != nullptr) standby_wakes_.wait(mutex_);
+      standby_asleep_ = false;
+      quiet = 0;
+    }
+  }
+  standby_ = nullptr;
+}
+
+void Threads::submit(Task task) {
+  bool interrupt = false;
+  {
+    MutexLock lock(mutex_);
+    if (stopping_) return;
+    tasks_.push_back({std::move(task), ticks_});
+    // The leader runs it after its turn, which has to end for that if it may be waiting.
+    if (leader_in_turn_ && leader_ != current() && !interrupted_) interrupt = interrupted_ = true;
+  }
+  if (interrupt) turns_.interrupt();
+}
+
+void Threads::stop() {
+  std::list<Thread> joined;
+  std::deque<Waiting> dropped;
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    dropped.swap(tasks_);
+    standby_wakes_.notify_all();
+    parked_wakes_.notify_all();
+    turns_.interrupt();
+    const auto outstanding = [this]() GRADWIRE_REQUIRES(mutex_) {
+      for (const Thread& thread : threads_)
+        if (!thread.in_function && &thread != current()) return true;
+      return false;
+    };
+    while (outstanding()) lock.wait(parked_wakes_);
+    joined.swap(ended_);
+    for (Thread& thread : threads_) thread.handle.detach();
+  }
+  for (Thread& thread : joined)
+    if (thread.handle.joinable()) thread.handle.join();
+}
+
+}  // namespace gradwire::net

@@ -1,0 +1,159 @@
+// As a callee: the functions that run here for others, and for this worker itself.
+#include <c10/util/Logging.h>
+#include <fmt/format.h>
+
+#include "gradwire/rpc/call_messages.h"
+#include "gradwire/rpc/calls.h"
+#include "gradwire/rpc/error_on_wire.h"
+
+namespace gradwire {
+
+// One request. Held by whoever still has to answer it; answers for one that never does.
+class Calls::Served : public Reply, public std::enable_shared_from_this<Served> {
+ public:
+  Served(std::shared_ptr<Calls> calls, Exchange::From from, uint64_t call, Target target, Received received)
+      : calls_(std::move(calls)),
+        from_(std::move(from)),
+        call_(call),
+        target_(std::move(target)),
+        received_(std::move(received)) {}
+  ~Served() override {
+    if (!answered_)
+      answer(true, {.bytes = encode_refusal(CancelledError("the function ended without an answer"), calls_->name_,
+                                            target_.name)});
+  }
+  Served(const Served&) = delete;
+  Served& operator=(const Served&) = delete;
+
+  void give(wire::Payload result) override {
+    try {
+      answer(false, std::move(result));
+    } catch (...) {
+      fail(std::current_exception());  // the result cannot travel
+    }
+  }
+  void fail(const std::exception_ptr& error) override {
+    answer(true, {.bytes = encode_thrown(error, calls_->name_, target_.name)});
+  }
+  void refuse(const Error& error) override {
+    answer(true, {.bytes = encode_refusal(error, calls_->name_, target_.name)});
+  }
+  std::shared_ptr<net::Runtime> runtime() override { return calls_->runtime_; }
+
+  Id id() const { return {from_->incarnation, call_}; }
+  const Exchange::From& from() const { return from_; }
+  const Target& target() const { return target_; }
+  Received& received() { return received_; }
+  // The cancellation lives as long as this.
+  std::shared_ptr<Cancellation> cancellation() { return {shared_from_this(), &cancellation_}; }
+
+ private:
+  void answer(bool failed, wire::Payload result) {
+    if (answered_.exchange(true)) return;
+    wire::ByteWriter head;
+    head.put(call_);
+    head.put(failed);
+    try {
+      calls_->exchange_->send(*from_, {.type = reply_type, .head = head.take(), .payload = std::move(result)},
+                              net::Admission::always);
+    } catch (const PeerGoneError& gone) {
+      VLOG(1) << "gradwire: " << calls_->name_ << " has no one to reply to: " << gone.what();
+    } catch (...) {
+      answered_ = false;
+      throw;
+    }
+    calls_->has_answered(*this);
+  }
+
+  const std::shared_ptr<Calls> calls_;
+  const Exchange::From from_;
+  const uint64_t call_;
+  const Target target_;
+  Received received_;
+  Cancellation cancellation_;
+  std::atomic<bool> answered_ = false;
+};
+
+void Calls::request_arrived(const Exchange::From& from, Received received) {
+  wire::ByteReader head(received.message.head);
+  const auto call = head.take<uint64_t>();
+  Target target{.kind = Target::Kind{head.take<uint8_t>()},
+                .name = std::string(head.take_string()),
+                .detail = std::string(head.take_string())};
+  head.expect_end("a request's head");
+  const std::shared_ptr<net::Arrival> arrival = received.message.arrival;
+  auto served = std::make_shared<Served>(shared_from_this(), from, call, std::move(target), std::move(received));
+  {
+    MutexLock lock(mutex_);
+    served_.emplace(served->id(), served);
+    ++counts_[from->incarnation].received;
+  }
+  const auto run_it = [this, served] { runtime_->submit([served, this] { serve(served); }); };
+  if (!arrival || arrival->settled())
+    run_it();
+  else
+    arrival->when_settled(run_it);
+}
+
+void Calls::serve(const std::shared_ptr<Served>& served) {
+  // A bound on the threads of this worker: endless recursion ends here, in words.
+  if (threads_in_functions_.fetch_add(1) >= max_threads_)
+    served->refuse(
+        OverloadedError(fmt::format("all {} threads of {} are in functions, most of them waiting; nest calls less "
+                                    "deeply, return a Future or a Task "
+                                    "instead of waiting, or raise WorkerOptions::max_threads",
+                                    max_threads_, name_)));
+  else
+    run(served);
+  --threads_in_functions_;
+}
+
+void Calls::run(const std::shared_ptr<Served>& served) {
+  const std::shared_ptr<WorkerCore> core = core_.lock();
+  if (!core) return;
+  Received& received = served->received();
+  if (!received.message.arrival) return served->refuse(OverloadedError(received.message.refusal));
+  Surroundings surroundings{.worker = core, .cancellation = served->cancellation(), .context = nullptr};
+  try {
+    received.luggage.enter(surroundings);
+    wire::Payload arguments = received.message.arrival->take();
+    received.luggage.unload(arguments);
+    const SurroundingsGuard guard(std::move(surroundings));
+    registry_.run(served->target(), std::move(arguments), served);
+  } catch (const Error& error) {
+    served->refuse(error);
+  } catch (const std::exception& error) {
+    served->refuse(InvalidArgumentError(error.what()));
+  }
+}
+
+void Calls::has_answered(const Served& served) {
+  MutexLock lock(mutex_);
+  served_.erase(served.id());
+  look_whether_idle();
+}
+
+void Calls::cancel_arrived(const net::Record& from, const Received& received) {
+  const auto call = wire::ByteReader(received.message.head).take<uint64_t>();
+  std::shared_ptr<Served> served;
+  {
+    MutexLock lock(mutex_);
+    if (auto found = served_.find({from.incarnation, call}); found != served_.end()) served = found->second.lock();
+  }
+  // Callbacks of the user's stop tokens run in this: not here, under the session's lock.
+  if (served) runtime_->submit([cancellation = served->cancellation()] { cancellation->request(); });
+}
+
+void Calls::cancel_served_for(Incarnation caller) {
+  std::vector<std::shared_ptr<Served>> orphans;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [id, weak] : served_)
+      if (id.maker == caller)
+        if (std::shared_ptr<Served> served = weak.lock()) orphans.push_back(std::move(served));
+  }
+  for (const std::shared_ptr<Served>& served : orphans)
+    runtime_->submit([cancellation = served->cancellation()] { cancellation->request(); });
+}
+
+}  // namespace gradwire

@@ -1,0 +1,111 @@
+#include "gradwire/rpc/error_on_wire.h"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+namespace gradwire {
+namespace {
+
+// A chain of a thousand nested calls must not make a text of a thousand lines.
+constexpr size_t longest_text = 8192;
+
+enum class Kind : uint8_t { thrown = 0, refused = 1 };
+
+std::string type_of_current_exception() {
+  const std::type_info* type = abi::__cxa_current_exception_type();
+  if (type == nullptr) return "unknown";
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(type->name(), nullptr, nullptr, &status),
+                                                         &std::free);
+  return status == 0 ? name.get() : type->name();
+}
+
+std::string shortened(std::string text) {
+  if (text.size() <= longest_text) return text;
+  const size_t half = longest_text / 2;
+  return fmt::format("{} [... {} characters left out ...] {}", text.substr(0, half), text.size() - 2 * half,
+                     text.substr(text.size() - half));
+}
+
+}  // namespace
+
+std::string encode_thrown(const std::exception_ptr& error, const std::string& worker, const std::string& function) {
+  RemoteError::Origin origin;
+  std::string text;
+  try {
+    std::rethrow_exception(error);
+  } catch (const RemoteError& remote) {
+    origin = remote.origin();
+    text = remote.what();
+  } catch (const Error& own) {
+    origin = {.code = own.code(), .type = type_of_current_exception(), .chain = {}};
+    text = own.what();
+  } catch (const c10::Error& own) {
+    // Its backtrace is of no use to the caller.
+    origin.type = type_of_current_exception();
+    text = own.what_without_backtrace();
+  } catch (const std::exception& other) {
+    origin.type = type_of_current_exception();
+    text = other.what();
+  } catch (...) {
+    origin.type = type_of_current_exception();
+    text = "it is not a std::exception";
+  }
+  if (origin.chain.empty()) text = fmt::format("{}: {}", origin.type, text);
+  origin.chain.push_back(worker);
+  wire::ByteWriter writer;
+  writer.put(static_cast<uint8_t>(Kind::thrown));
+  writer.put(static_cast<uint8_t>(origin.code));
+  writer.put_string(origin.type);
+  writer.put_string(shortened(fmt::format("\"{}\" failed at {}: {}", function, worker, text)));
+  writer.put(static_cast<uint32_t>(origin.chain.size()));
+  for (const std::string& name : origin.chain) writer.put_string(name);
+  return writer.take();
+}
+
+std::string encode_refusal(const Error& error, const std::string& worker, const std::string& function) {
+  wire::ByteWriter writer;
+  writer.put(static_cast<uint8_t>(Kind::refused));
+  writer.put(static_cast<uint8_t>(error.code()));
+  writer.put_string(fmt::format("{} refuses the call of \"{}\": {}", worker, function, error.what()));
+  return writer.take();
+}
+
+std::exception_ptr decode_error(std::string_view bytes, const std::string& worker) {
+  wire::ByteReader reader(bytes);
+  const auto kind = Kind{reader.take<uint8_t>()};
+  const auto code = ErrorCode{reader.take<uint8_t>()};
+  if (code > ErrorCode::injected) throw wire::MalformedError("error of an unknown code");
+  if (kind == Kind::refused) {
+    const std::string text(reader.take_string());
+    reader.expect_end("an error");
+    switch (code) {
+      case ErrorCode::not_found:
+        return std::make_exception_ptr(NotFoundError(text, worker));
+      case ErrorCode::overloaded:
+        return std::make_exception_ptr(OverloadedError(text, worker));
+      case ErrorCode::cancelled:
+        return std::make_exception_ptr(CancelledError(text, worker));
+      case ErrorCode::invalid_argument:
+        return std::make_exception_ptr(InvalidArgumentError(text, worker));
+      default:
+        return std::make_exception_ptr(Error(code, text, worker));
+    }
+  }
+  if (kind != Kind::thrown) throw wire::MalformedError("error of an unknown kind");
+  RemoteError::Origin origin{.code = code, .type = std::string(reader.take_string()), .chain = {}};
+  const std::string text(reader.take_string());
+  const auto count = reader.take<uint32_t>();
+  if (count > reader.remaining()) throw wire::MalformedError("error with a chain longer than it is");
+  for (uint32_t i = 0; i < count; ++i) origin.chain.emplace_back(reader.take_string());
+  reader.expect_end("an error");
+  return std::make_exception_ptr(RemoteError(text, worker, std::move(origin)));
+}
+
+}  // namespace gradwire

@@ -1,0 +1,115 @@
+#include "gradwire/rpc/exchange.h"
+
+#include <c10/util/Logging.h>
+#include <fmt/format.h>
+
+namespace gradwire {
+
+Exchange::Sent Exchange::send(const net::Record& to, net::Message message, net::Admission admission) {
+  std::vector<std::pair<uint8_t, std::shared_ptr<Passenger::Ticket>>> tickets;
+  for (const std::shared_ptr<Passenger>& passenger : passengers_)
+    if (std::unique_ptr<Passenger::Ticket> ticket = passenger->prepare(message, to))
+      tickets.emplace_back(passenger->number(), std::move(ticket));
+  if (!tickets.empty()) {
+    message.board = [tickets = std::move(tickets)] {
+      wire::ByteWriter all;
+      for (const auto& [number, ticket] : tickets) {
+        wire::ByteWriter section;
+        ticket->board(section);
+        if (section.size() == 0) continue;
+        all.put(number);
+        all.put_string(section.bytes());
+      }
+      return all.take();
+    };
+  }
+  if (to.incarnation == endpoint_->record().incarnation) {
+    send_to_self(std::move(message));
+    return {};
+  }
+  Sent sent{.session = endpoint_->session(to)};
+  sent.place = sent.session->send(std::move(message), admission);
+  return sent;
+}
+
+void Exchange::tell(const net::Record& to, net::Message message) noexcept {
+  try {
+    send(to, std::move(message), net::Admission::always);
+  } catch (const Error& error) {
+    VLOG(1) << "gradwire: not sent: " << error.what();
+  } catch (const std::exception& error) {
+    LOG(ERROR) << "gradwire: cannot send to " << to.name << ": " << error.what();
+  }
+}
+
+// In order, by one thread at a time, never inside a handler: the same as what a session promises.
+void Exchange::send_to_self(net::Message message) {
+  net::Delivery delivery{.type = message.type, .head = std::move(message.head)};
+  delivery.arrival = net::Arrival::of(std::move(message.payload));
+  delivery.descriptions = delivery.arrival->descriptions();
+  {
+    MutexLock lock(mutex_);
+    if (closed_)
+      throw PeerGoneError(
+          fmt::format("{} has left: it calls no one any more, itself included", endpoint_->record().name),
+          endpoint_->record().name, GoneReason::left);
+    if (message.board) delivery.boarded = message.board();
+    to_self_.push_back(std::move(delivery));
+    if (handing_out_) return;
+    handing_out_ = true;
+  }
+  for (;;) {
+    net::Delivery next;
+    {
+      MutexLock lock(mutex_);
+      if (to_self_.empty()) {
+        handing_out_ = false;
+        return;
+      }
+      next = std::move(to_self_.front());
+      to_self_.pop_front();
+    }
+    hand_out(From(endpoint_, &endpoint_->record()), std::move(next));
+  }
+}
+
+void Exchange::close() {
+  MutexLock lock(mutex_);
+  closed_ = true;
+}
+
+void Exchange::message_arrived(net::Session& session, net::Delivery delivery) noexcept {
+  hand_out(From(session.shared_from_this(), &session.peer()), std::move(delivery));
+}
+
+void Exchange::hand_out(const From& from, net::Delivery delivery) noexcept {
+  try {
+    Received received;
+    wire::ByteReader sections(delivery.boarded);
+    while (sections.remaining() > 0) {
+      const auto number = sections.take<uint8_t>();
+      const std::string_view section = sections.take_string();
+      for (const std::shared_ptr<Passenger>& passenger : passengers_)
+        if (passenger->number() == number)
+          received.luggage.add(passenger->arrived(*from, delivery.type, section, delivery.descriptions));
+    }
+    auto handler = handlers_.find(delivery.type);
+    if (handler == handlers_.end()) {
+      LOG(WARNING) << "gradwire: " << endpoint_->record().name << " got a message of unknown type "
+                   << static_cast<int>(delivery.type) << " from " << from->name << ", and drops it";
+      return;
+    }
+    received.message = std::move(delivery);
+    handler->second(from, std::move(received));
+  } catch (const std::exception& error) {
+    LOG(WARNING) << "gradwire: " << endpoint_->record().name << " cannot use a message of " << from->name << ": "
+                 << error.what();
+  }
+}
+
+void Exchange::peer_gone(net::Session& session, GoneReason reason, const std::string& why) noexcept {
+  for (const std::shared_ptr<Passenger>& passenger : passengers_) passenger->peer_gone(session.peer(), reason);
+  for (const GoneHandler& handler : gone_handlers_) handler(session.peer(), reason, why);
+}
+
+}  // namespace gradwire

@@ -1,0 +1,69 @@
+// Sends and hands out the messages of one worker, by type: to and from its peers' sessions, and to itself without a
+// link. Passengers board here.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "gradwire/base/mutex.h"
+#include "gradwire/net/endpoint.h"
+#include "gradwire/rpc/passenger.h"
+
+namespace gradwire {
+
+// A message that arrived, and what rode along.
+struct Received {
+  net::Delivery message;
+  Luggage luggage;
+};
+
+// Any thread, once it is open.
+class Exchange : public net::SessionHandler {
+ public:
+  // Brief: by whichever thread reads the link, in the session's order.
+  using From = std::shared_ptr<const net::Record>;
+  using Handler = std::function<void(const From& from, Received)>;
+  using GoneHandler = std::function<void(const net::Record& peer, GoneReason reason, const std::string& why)>;
+
+  // Before it is opened.
+  void on_message(net::MessageType type, Handler handler) { handlers_[type] = std::move(handler); }
+  void on_gone(GoneHandler handler) { gone_handlers_.push_back(std::move(handler)); }
+  void add(std::shared_ptr<Passenger> passenger) { passengers_.push_back(std::move(passenger)); }
+  void open(std::shared_ptr<net::Endpoint> endpoint) { endpoint_ = std::move(endpoint); }
+
+  struct Sent {
+    std::shared_ptr<net::Session> session;  // none for a message to oneself
+    uint64_t place = 0;                     // for Session::wait_for_room
+  };
+  // Throws PeerGoneError; InvalidArgumentError for a tensor that cannot travel.
+  Sent send(const net::Record& to, net::Message message, net::Admission admission) GRADWIRE_EXCLUDES(mutex_);
+  // Opens a session, if there is none, so that its end is noticed.
+  void meet(const net::Record& peer) { endpoint_->session(peer); }
+  // For control messages: a peer that is gone needs none.
+  void tell(const net::Record& to, net::Message message) noexcept GRADWIRE_EXCLUDES(mutex_);
+  // Nothing is sent to oneself after this.
+  void close() GRADWIRE_EXCLUDES(mutex_);
+
+  void message_arrived(net::Session& session, net::Delivery delivery) noexcept override;
+  void peer_gone(net::Session& session, GoneReason reason, const std::string& why) noexcept override;
+
+ private:
+  void hand_out(const From& from, net::Delivery delivery) noexcept;
+  void send_to_self(net::Message message) GRADWIRE_EXCLUDES(mutex_);
+
+  // Constant once open.
+  std::map<net::MessageType, Handler> handlers_;
+  std::vector<GoneHandler> gone_handlers_;
+  std::vector<std::shared_ptr<Passenger>> passengers_;
+  std::shared_ptr<net::Endpoint> endpoint_;
+
+  Mutex mutex_;
+  std::deque<net::Delivery> to_self_ GRADWIRE_GUARDED_BY(mutex_);
+  bool handing_out_ GRADWIRE_GUARDED_BY(mutex_) = false;
+  bool closed_ GRADWIRE_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace gradwire

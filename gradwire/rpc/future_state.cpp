@@ -1,0 +1,108 @@
+#include "gradwire/rpc/future_state.h"
+
+#include <algorithm>
+
+#include "gradwire/rpc/calls.h"
+
+namespace gradwire {
+
+bool FutureState::fail(std::exception_ptr error) {
+  if (!claim()) return false;
+  error_ = std::move(error);
+  announce();
+  return true;
+}
+
+bool FutureState::arrived(std::shared_ptr<net::Arrival> arrival, Luggage luggage) {
+  if (!claim()) return false;
+  arrival_ = std::move(arrival);
+  luggage_ = std::move(luggage);
+  announce();
+  return true;
+}
+
+void FutureState::announce() {
+  std::vector<std::function<void()>> continuations;
+  std::function<void()> canceller;  // what it holds is let go without the lock
+  {
+    MutexLock lock(mutex_);
+    done_.store(true, std::memory_order_release);
+    // Under the lock: whoever waits takes its waker off the list before it gives it back.
+    for (net::Waker* waker : waiting_) waker->wake();
+    continuations.swap(continuations_);
+    canceller = std::move(canceller_);
+  }
+  for (std::function<void()>& continuation : continuations) runtime_->submit(std::move(continuation));
+}
+
+void FutureState::resolve() {
+  std::call_once(decoded_, [this] {
+    if (!arrival_) return;
+    try {
+      wire::Payload payload = arrival_->take();
+      luggage_.unload(payload);
+      decode(std::move(payload));
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    arrival_.reset();
+    luggage_ = {};
+  });
+  if (error_) std::rethrow_exception(error_);
+}
+
+void FutureState::wait() {
+  if (done()) return;
+  net::Runtime::refuse_forked_child();
+  const net::Threads::Blocked blocked;
+  std::unique_ptr<net::Waker> waker = runtime_->wakers().take();
+  bool registered = false;
+  {
+    MutexLock lock(mutex_);
+    if (!done()) {
+      waiting_.push_back(waker.get());
+      registered = true;
+    }
+  }
+  if (registered) {
+    const auto is_done = [this] { return done(); };
+    if (session_)
+      session_->wait(*waker, is_done, net::Time::max());
+    else
+      while (!done()) waker->sleep(-1, net::Time::max());
+    MutexLock lock(mutex_);
+    std::erase(waiting_, waker.get());
+  }
+  runtime_->wakers().give_back(std::move(waker));
+}
+
+void FutureState::when_done(std::function<void()> then) {
+  {
+    MutexLock lock(mutex_);
+    if (!done()) {
+      continuations_.push_back(std::move(then));
+      return;
+    }
+  }
+  runtime_->submit(std::move(then));
+}
+
+void FutureState::cancel() {
+  std::function<void()> canceller;
+  {
+    MutexLock lock(mutex_);
+    if (done()) return;
+    canceller = canceller_;
+  }
+  if (canceller)
+    canceller();
+  else if (std::shared_ptr<Calls> calls = calls_.lock())
+    calls->cancel(call_);
+}
+
+void FutureState::cancel_by(std::function<void()> canceller) {
+  MutexLock lock(mutex_);
+  canceller_.swap(canceller);
+}
+
+}  // namespace gradwire

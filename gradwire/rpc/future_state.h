@@ -1,0 +1,109 @@
+// What the copies of a future share with whoever completes it, whatever its type.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "gradwire/base/mutex.h"
+#include "gradwire/net/runtime.h"
+#include "gradwire/net/session.h"
+#include "gradwire/rpc/passenger.h"
+#include "gradwire/wire/codec.h"
+
+namespace gradwire {
+
+// Any thread.
+class FutureState : public std::enable_shared_from_this<FutureState> {
+ public:
+  explicit FutureState(std::shared_ptr<net::Runtime> runtime) : runtime_(std::move(runtime)) {}
+  virtual ~FutureState() = default;
+  FutureState(const FutureState&) = delete;
+  FutureState& operator=(const FutureState&) = delete;
+
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  // Q1: these complete it, unless it is complete: then they do nothing and return false.
+  bool fail(std::exception_ptr error) GRADWIRE_EXCLUDES(mutex_);
+  bool arrived(std::shared_ptr<net::Arrival> arrival, Luggage luggage) GRADWIRE_EXCLUDES(mutex_);
+
+  // Blocks. On a user's thread it reads the session's link meanwhile; one of Gradwire's threads is replaced.
+  void wait() GRADWIRE_EXCLUDES(mutex_);
+  // Runs `then` once, when it is complete, on Gradwire's threads.
+  void when_done(std::function<void()> then) GRADWIRE_EXCLUDES(mutex_);
+  // Cancels what completes it: the call, or the futures it was made of.
+  void cancel() GRADWIRE_EXCLUDES(mutex_);
+
+  void cancel_by(std::function<void()> canceller) GRADWIRE_EXCLUDES(mutex_);
+  // Before others see it, of a call:
+  void belongs_to(std::weak_ptr<class Calls> calls, uint64_t call) {
+    calls_ = std::move(calls);
+    call_ = call;
+  }
+  void read_while_waiting(std::shared_ptr<net::Session> session) { session_ = std::move(session); }
+
+  const std::shared_ptr<net::Runtime>& runtime() const { return runtime_; }
+
+ protected:
+  // True for the one who may complete it: stores the outcome, then announces it.
+  bool claim() { return !claimed_.exchange(true); }
+  void announce() GRADWIRE_EXCLUDES(mutex_);
+  // Once done: decodes what arrived, the first time, on the thread that wants it; throws the error if it is one.
+  void resolve();
+  virtual void decode(wire::Payload&& payload) = 0;
+
+ private:
+  const std::shared_ptr<net::Runtime> runtime_;
+  std::shared_ptr<net::Session> session_;
+  std::weak_ptr<class Calls> calls_;
+  uint64_t call_ = 0;
+
+  std::atomic<bool> claimed_ = false;
+  std::atomic<bool> done_ = false;
+  // Written by who claimed it, before it is done; then by the one who decodes.
+  std::exception_ptr error_;
+  std::shared_ptr<net::Arrival> arrival_;
+  Luggage luggage_;
+  std::once_flag decoded_;
+
+  Mutex mutex_;
+  std::function<void()> canceller_ GRADWIRE_GUARDED_BY(mutex_);
+  std::vector<net::Waker*> waiting_ GRADWIRE_GUARDED_BY(mutex_);
+  std::vector<std::function<void()>> continuations_ GRADWIRE_GUARDED_BY(mutex_);
+};
+
+// With its value. Used by Future, Task and the registry.
+template <class T>
+class FutureStateOf : public FutureState {
+ public:
+  using FutureState::FutureState;
+  using Value = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
+
+  bool set(Value value) {
+    if (!claim()) return false;
+    value_.emplace(std::move(value));
+    announce();
+    return true;
+  }
+  // Once done.
+  Value& value() {
+    resolve();
+    return *value_;
+  }
+
+ private:
+  void decode(wire::Payload&& payload) override {
+    if constexpr (std::is_void_v<T>) {
+      static_cast<void>(wire::decode_all<>(std::move(payload)));
+      value_.emplace();
+    } else if constexpr (wire::Travels<T>) {
+      value_.emplace(wire::decode<T>(std::move(payload)));
+    }
+  }
+  std::optional<Value> value_;
+};
+
+}  // namespace gradwire

@@ -1,0 +1,125 @@
+#include "gradwire/rpc/worker_core.h"
+
+#include <future>
+
+#include <fmt/format.h>
+
+#include "gradwire/base/worker_name.h"
+#include "gradwire/net/meeting_point.h"
+#include "gradwire/net/socket_transport.h"
+
+namespace gradwire {
+namespace {
+
+constexpr size_t segment_bound = size_t{4} << 30U;
+constexpr auto goodbye_limit = std::chrono::seconds(5);
+
+std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds timeout) {
+  return timeout == Worker::no_timeout ? std::chrono::steady_clock::time_point::max()
+                                       : std::chrono::steady_clock::now() + timeout;
+}
+
+void check(const WorkerOptions& options) {
+  if (options.world_size && *options.world_size < 1)
+    throw InvalidArgumentError(fmt::format("a group of {} workers: world_size is 1 or more", *options.world_size));
+  if (options.world_size && !options.rank)
+    throw InvalidArgumentError(
+        "a fixed group (world_size) needs the rank of each worker; without world_size the group "
+        "grows, and ranks are handed out");
+  if (options.rank && (*options.rank < 0 || (options.world_size && *options.rank >= *options.world_size)))
+    throw InvalidArgumentError(fmt::format("rank {} in a group of {}: ranks are 0 to world_size - 1", *options.rank,
+                                           options.world_size.value_or(-1)));
+  if (options.max_threads < 1) throw InvalidArgumentError("max_threads is 1 or more");
+}
+
+}  // namespace
+
+std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOptions options) {
+  check(options);
+  if (!options.name.empty()) check_worker_name(options.name);
+  std::shared_ptr<WorkerCore> core(new WorkerCore);
+  core->runtime_ = net::Runtime::of_process();
+  auto meeting_point = std::make_shared<net::MeetingPoint>(open_store(options));
+  if (!options.rank) options.rank = meeting_point->next_rank();
+  if (options.name.empty()) options.name = fmt::format("worker{}", *options.rank);
+  core->options_ = options;
+  core->exchange_ = std::make_shared<Exchange>();
+  core->calls_ = Calls::make(core, options.name, registry, core->runtime_, core->exchange_, options.max_threads);
+  core->membership_ = std::make_shared<Membership>(meeting_point, core->runtime_);
+  core->exchange_->on_gone(
+      [weak = std::weak_ptr(core->membership_)](const net::Record& peer, GoneReason reason, const std::string&) {
+        if (std::shared_ptr<Membership> membership = weak.lock()) membership->peer_gone(peer, reason);
+      });
+  if (options.world_size)
+    core->leaving_ =
+        Leaving::make(*options.rank, *options.world_size, core->exchange_, core->membership_, core->calls_);
+  for (const std::shared_ptr<Passenger>& passenger : registry.make_passengers()) core->exchange_->add(passenger);
+  core->view_ =
+      std::unique_ptr<Worker>(new Worker(std::shared_ptr<WorkerCore>(std::shared_ptr<void>(), core.get()), false));
+  const std::shared_ptr<net::Transport> transport =
+      options.transport
+          ? options.transport
+          : net::make_socket_transport(core->runtime_, {.tcp_host = options.tcp_host, .insecure = options.insecure});
+  core->endpoint_ =
+      net::Endpoint::open({.loop = core->runtime_,
+                           .transport = transport,
+                           .budget = std::make_shared<net::SegmentBudget>(segment_bound),
+                           .handler = core->exchange_},
+                          {.name = options.name, .rank = *options.rank, .incarnation = make_incarnation()},
+                          {.peer_timeout = options.peer_timeout, .max_outgoing_bytes = options.max_outgoing_bytes});
+  core->exchange_->open(core->endpoint_);
+  try {
+    core->membership_->enter(core->endpoint_, options.join_timeout);
+    if (options.world_size) meeting_point->wait_for_ranks(*options.rank, *options.world_size, options.join_timeout);
+  } catch (...) {
+    core->close();
+    throw;
+  }
+  return core;
+}
+
+void WorkerCore::leave(std::chrono::milliseconds timeout) {
+  net::Runtime::refuse_forked_child();
+  if (closed_) return;
+  if (leaving_)
+    leaving_->leave(deadline_after(timeout));
+  else
+    wait_until_idle(deadline_after(timeout));
+  close();
+}
+
+void WorkerCore::wait_until_idle(std::chrono::steady_clock::time_point deadline) {
+  auto idle = std::make_shared<std::promise<void>>();
+  calls_->when_idle([idle] { idle->set_value(); });
+  const net::Threads::Blocked blocked;
+  std::future<void> future = idle->get_future();
+  if (deadline == std::chrono::steady_clock::time_point::max()) return future.wait();
+  if (future.wait_until(deadline) == std::future_status::ready) return;
+  const Calls::Activity activity = calls_->activity();
+  calls_->when_idle(nullptr);
+  throw TimeoutError(
+      fmt::format("{} could not leave in time: {} of its calls are under way (to {}), {} functions run. "
+                  "It goes on; call leave again, or destroy the worker to go at once",
+                  options_.name, activity.calls_under_way, calls_->whom_called(), activity.functions_running));
+}
+
+void WorkerCore::close() {
+  if (closed_.exchange(true)) return;
+  if (!leaving_) membership_->say_left();
+  calls_->fail_all(options_.name + " leaves the group");
+  exchange_->close();
+  const net::Threads::Blocked blocked;
+  auto left = std::make_shared<std::promise<void>>();
+  endpoint_->leave(goodbye_limit, [left] { left->set_value(); });
+  left->get_future().wait();
+  endpoint_->close();
+}
+
+void WorkerCore::abandon() {
+  if (closed_.exchange(true)) return;
+  endpoint_->close();
+  calls_->fail_all(options_.name + " was killed");
+  exchange_->close();
+}
+
+}  // namespace gradwire

@@ -1,0 +1,177 @@
+#include "gradwire/rpc/operators.h"
+
+#include <algorithm>
+#include <cctype>
+#include <tuple>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "gradwire/base/error.h"
+#include "gradwire/rpc/operator_names.h"
+#include "gradwire/rpc/operator_reach.h"
+#include "gradwire/rpc/schema_arguments.h"
+
+namespace gradwire {
+namespace {
+
+// Whether the pattern, in which * stands for any characters, is the text. Takes time linear in either for each *.
+bool matches(std::string_view pattern, std::string_view text) {
+  size_t star = pattern.find('*');
+  if (star == std::string_view::npos) {
+    return pattern == text;
+  }
+  if (!text.starts_with(pattern.substr(0, star))) {
+    return false;
+  }
+  text.remove_prefix(star);
+  pattern.remove_prefix(star + 1);
+  // Between two stars, the first place where the words stand is as good as any other.
+  while ((star = pattern.find('*')) != std::string_view::npos) {
+    size_t place = text.find(pattern.substr(0, star));
+    if (place == std::string_view::npos) {
+      return false;
+    }
+    text.remove_prefix(place + star);
+    pattern.remove_prefix(star + 1);
+  }
+  return text.ends_with(pattern);
+}
+
+// The name with its overload or without.
+bool names(std::string_view pattern, const c10::OperatorName& name) {
+  return matches(pattern, name.name) || matches(pattern, full_name(name));
+}
+
+std::string_view namespace_of(std::string_view name) { return name.substr(0, name.find("::")); }
+
+void check_spelling(const std::string& pattern) {
+  auto fits = [](char letter) {
+    return std::isalnum(static_cast<unsigned char>(letter)) != 0 ||
+           std::string_view("_:.*").find(letter) != std::string_view::npos;
+  };
+  if (pattern != "*" && (pattern.find("::") == std::string::npos || !std::ranges::all_of(pattern, fits))) {
+    throw InvalidArgumentError(fmt::format(
+        "\"{}\" does not name operators: they are written \"namespace::name\" or \"namespace::name.overload\", "
+        "with * for any characters, or \"*\" for all",
+        pattern));
+  }
+}
+
+struct Choice {
+  c10::OperatorHandle operation;
+  FittedArguments arguments;
+
+  // The lower the better. Ties are left to the caller rather than to the order in which torch's libraries were loaded.
+  auto rank() const {
+    return std::tuple(arguments.converted, arguments.keywords_by_place,
+                      !operation.operator_name().overload_name.empty(), arguments.values.size());
+  }
+};
+
+[[noreturn]] void refuse_arguments(const std::string& name, const std::vector<c10::OperatorHandle>& operations,
+                                   const std::vector<c10::IValue>& arguments) {
+  std::vector<std::string> misfits;
+  for (const c10::OperatorHandle& operation : operations) {
+    const c10::FunctionSchema& schema = operation.schema();
+    misfits.push_back(fmt::format("{}, by {}", fit_arguments(schema, arguments).misfit, text_of(schema)));
+  }
+  throw InvalidArgumentError(
+      fmt::format("operator \"{}\" does not take these arguments: {}", name, fmt::join(misfits, "; ")));
+}
+
+// The one to run, with its arguments.
+Choice choose(const std::string& name, const std::vector<c10::OperatorHandle>& operations,
+              const std::vector<c10::IValue>& arguments) {
+  std::vector<Choice> choices;
+  for (const c10::OperatorHandle& operation : operations) {
+    FittedArguments fitted = fit_arguments(operation.schema(), arguments);
+    if (fitted.misfit.empty()) {
+      choices.push_back({operation, std::move(fitted)});
+    }
+  }
+  if (choices.empty()) {
+    refuse_arguments(name, operations, arguments);
+  }
+  std::ranges::stable_sort(choices, {}, &Choice::rank);
+  if (choices.size() > 1 && choices[0].rank() == choices[1].rank()) {
+    throw InvalidArgumentError(fmt::format(
+        "operator \"{}\" has overloads that take these arguments equally well, {} and {}: name one of them", name,
+        full_name(choices[0].operation.operator_name()), full_name(choices[1].operation.operator_name())));
+  }
+  return std::move(choices.front());
+}
+
+c10::IValue run(const c10::OperatorHandle& operation, std::vector<c10::IValue> stack) {
+  operation.callBoxed(stack);
+  if (stack.empty()) {
+    return {};
+  }
+  return stack.size() == 1 ? std::move(stack.front()) : c10::ivalue::Tuple::create(std::move(stack));
+}
+
+}  // namespace
+
+Operators::Operators() : names_(std::make_shared<OperatorNames>()) {}
+
+void Operators::allow(const std::string& pattern) {
+  check_spelling(pattern);
+  const bool is_pattern = pattern.find('*') != std::string::npos;
+  OperatorReach reach = reach_of_namespace(namespace_of(pattern));
+  if (!is_pattern && reach.reach != Reach::never) {
+    std::vector<c10::OperatorHandle> found = names_->find(pattern);
+    // Overloads that cannot be called stay out of reach beside others that can.
+    if (!found.empty()) {
+      reach = reach_of(
+          std::ranges::min_element(found, {}, [](const auto& one) { return reach_of(one.schema()).reach; })->schema());
+    }
+  }
+  if (reach.reach == Reach::never || (is_pattern && reach.reach == Reach::by_name)) {
+    throw InvalidArgumentError(fmt::format("\"{}\" cannot be allowed{}: it {}", pattern,
+                                           reach.reach == Reach::never ? "" : " by a pattern, only name by name",
+                                           reach.reason));
+  }
+  (is_pattern ? patterns_ : exact_names_).push_back(pattern);
+}
+
+bool Operators::allows(const c10::OperatorHandle& operation) const {
+  const Reach reach = reach_of(operation.schema()).reach;
+  auto names_it = [&](const std::string& pattern) { return names(pattern, operation.operator_name()); };
+  return (reach == Reach::by_pattern && std::ranges::any_of(patterns_, names_it)) ||
+         (reach != Reach::never && std::ranges::any_of(exact_names_, names_it));
+}
+
+void Operators::refuse(const std::string& name, const std::vector<c10::OperatorHandle>& found) const {
+  if (found.empty()) {
+    std::vector<std::string> similar = names_->similar_to(name);
+    throw NotFoundError(similar.empty() ? fmt::format("there is no operator \"{}\" at the callee", name)
+                                        : fmt::format("there is no operator \"{}\" at the callee; there are: {}", name,
+                                                      fmt::join(similar, ", ")));
+  }
+  std::vector<std::string> allowed = patterns_;
+  allowed.insert(allowed.end(), exact_names_.begin(), exact_names_.end());
+  std::string text =
+      fmt::format("operator \"{}\" is not allowed: operators must be allowed by the callee's registry, which allows {}",
+                  name, allowed.empty() ? "none" : fmt::format("{}", fmt::join(allowed, ", ")));
+  OperatorReach reach = reach_of(found.front().schema());
+  if (reach.reach == Reach::by_name) {
+    text += fmt::format("; no pattern matches this one, since it {}: it has to be allowed by its name", reach.reason);
+  } else if (reach.reach == Reach::never) {
+    text += fmt::format("; this one cannot be, since it {}", reach.reason);
+  }
+  throw NotFoundError(text);
+}
+
+c10::IValue Operators::call(const std::string& name, const std::vector<c10::IValue>& arguments) const {
+  std::vector<c10::OperatorHandle> found = names_->find(name);
+  std::vector<c10::OperatorHandle> allowed;
+  std::ranges::copy_if(found, std::back_inserter(allowed), [&](const auto& operation) { return allows(operation); });
+  if (allowed.empty()) {
+    refuse(name, found);
+  }
+  Choice choice = choose(name, allowed, arguments);
+  return run(choice.operation, std::move(choice.arguments.values));
+}
+
+}  // namespace gradwire

@@ -70,13 +70,15 @@ std::vector<Row> floor_rows() {
   std::vector<Row> rows;
   const auto ping_pong = [] { return 1e6 * socket_seconds(64, 64, 20000); };
   rows.push_back({"session.ping_pong.64B", "us", ping_pong});
-  rows.push_back({"call.blocking.function", "us", ping_pong});
+  for (const char* name : {"function", "operator", "p99_at_half_load", "during_bulk"})
+    rows.push_back({std::string("call.blocking.") + name, "us", ping_pong});
   // 256 messages a system call, as many bytes as ours have with their headers.
   rows.push_back({"session.messages.64B", "per_second", [] { return 256 / socket_seconds(256 * 128, 1, 5000); }});
-  for (size_t size : {1, 16, 256}) {
-    const int repeats = size == 256 ? 9 : size == 16 ? 101 : 1001;
-    rows.push_back({"session.one_way." + std::to_string(size) + "MB", "ms",
-                    [=] { return 1e3 * memcpy_seconds(size * megabyte, repeats); }});
+  for (size_t size : {1, 16, 64, 256}) {
+    const int repeats = size > 100 ? 9 : size > 10 ? 101 : 1001;
+    if (size != 64)
+      rows.push_back({"session.one_way." + std::to_string(size) + "MB", "ms",
+                      [=] { return 1e3 * memcpy_seconds(size * megabyte, repeats); }});
     rows.push_back({"call.round_trip." + std::to_string(size) + "MB", "ms",
                     [=] { return 2e3 * memcpy_seconds(size * megabyte, repeats); }});
   }

@@ -15,8 +15,10 @@ int main(int argc, char** argv) {
   std::set<std::string> wanted(argv + 1, argv + argc);
   const bool only_floor = wanted.erase("--floor") > 0;
   std::vector<Row> rows = only_floor ? floor_rows() : session_rows();
-  if (!only_floor)
+  if (!only_floor) {
     for (Row& row : call_rows()) rows.push_back(std::move(row));
+    for (Row& row : group_rows()) rows.push_back(std::move(row));
+  }
   if (wanted.erase("--list") > 0) {
     for (const Row& row : rows) std::printf("%s %s\n", row.name.c_str(), row.unit.c_str());
     return 0;

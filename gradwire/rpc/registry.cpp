@@ -4,6 +4,27 @@
 #include <fmt/ranges.h>
 
 namespace gradwire {
+namespace {
+
+std::vector<c10::IValue> values_of(wire::Payload&& arguments) {
+  return wire::decode<std::vector<c10::IValue>>(std::move(arguments));
+}
+
+// Gradwire's own errors mean that it was not run; any other is the operator's or the script's.
+template <class Run>
+void give(Reply& reply, const Run& run) {
+  try {
+    reply.give(wire::encode(run()));
+  } catch (const wire::MalformedError& error) {
+    reply.refuse(InvalidArgumentError(std::string("its arguments do not decode: ") + error.what()));
+  } catch (const Error& error) {
+    reply.refuse(error);
+  } catch (...) {
+    reply.fail(std::current_exception());
+  }
+}
+
+}  // namespace
 
 void Registry::add_entry(std::string name, Entry entry) {
   if (name.empty()) throw InvalidArgumentError("a function needs a name");
@@ -22,8 +43,9 @@ void Registry::run(const Target& target, wire::Payload&& arguments, const std::s
     case Target::Kind::function:
       return find(target.name, target.detail).body(std::move(arguments), reply);
     case Target::Kind::op:
+      return give(*reply, [&] { return operators_.call(target.name, values_of(std::move(arguments))); });
     case Target::Kind::script:
-      break;
+      return give(*reply, [&] { return scripts_.call(target.name, target.detail, values_of(std::move(arguments))); });
   }
   throw InvalidArgumentError("a kind of call that is not known here");
 }

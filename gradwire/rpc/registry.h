@@ -15,6 +15,8 @@
 #include "gradwire/base/error.h"
 #include "gradwire/rpc/function.h"
 #include "gradwire/rpc/future.h"
+#include "gradwire/rpc/operators.h"
+#include "gradwire/rpc/scripts.h"
 #include "gradwire/rpc/task.h"
 
 namespace gradwire {
@@ -55,6 +57,14 @@ class Registry {
   template <class Result, class... Arguments, class Callable>
   void add(const Function<Result(Arguments...)>& function, Callable callable);
 
+  // Operators by name or pattern ("aten::*", "mylib::work"): operators.h has the rules. None is allowed by default.
+  void allow_operators(const std::string& pattern) { operators_.allow(pattern); }
+  // A TorchScript module, or the functions of a compilation unit.
+  void add_script(const std::string& name, const torch::jit::Module& module) { scripts_.add(name, module); }
+  void add_script(const std::string& name, std::shared_ptr<torch::jit::CompilationUnit> functions) {
+    scripts_.add(name, std::move(functions));
+  }
+
   // For the layers above: what rides along on the messages of a worker that joins with this registry.
   using PassengerMaker = std::function<std::shared_ptr<Passenger>()>;
   void add_passenger(PassengerMaker maker) { passenger_makers_.push_back(std::move(maker)); }
@@ -68,6 +78,8 @@ class Registry {
   const Entry& find(const std::string& name, const std::string& signature) const;
   void add_entry(std::string name, Entry entry);
   std::map<std::string, Entry, std::less<>> functions_;
+  Operators operators_;
+  Scripts scripts_;
   std::vector<PassengerMaker> passenger_makers_;
 };
 

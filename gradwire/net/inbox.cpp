@@ -89,11 +89,12 @@ Delivery Inbox::open(uint64_t number, std::string_view payload) {
   const auto tensor_count = reader.take<uint32_t>();
   if (tensor_count > reader.remaining())
     throw wire::MalformedError(fmt::format("message with {} tensors, and it ends before them", tensor_count));
-  delivery.descriptions.reserve(tensor_count);
+  std::vector<wire::TensorDescription> descriptions;
+  descriptions.reserve(tensor_count);
   size_t part_count = 1;
   for (uint32_t i = 0; i < tensor_count; ++i) {
-    delivery.descriptions.push_back(wire::decode_description(reader));
-    part_count += delivery.descriptions.back().parts.size();
+    descriptions.push_back(wire::decode_description(reader));
+    part_count += descriptions.back().parts.size();
   }
   wire::ByteReader placements(reader.take_bytes(part_count * placement_size));
 
@@ -118,7 +119,7 @@ Delivery Inbox::open(uint64_t number, std::string_view payload) {
     parts.push_back(part);
   };
   add_part(body_size);
-  for (const wire::TensorDescription& description : delivery.descriptions)
+  for (const wire::TensorDescription& description : descriptions)
     for (const auto& part : description.parts) add_part(part.byte_count);
   uint64_t in_frame = 0;
   uint64_t streamed = 0;
@@ -144,12 +145,13 @@ Delivery Inbox::open(uint64_t number, std::string_view payload) {
     // Its chunks are not wanted (see destination), its segments are free at once.
     for (const Part& part : parts)
       if (part.placement == Placement::segment) frees_->add(part.segment);
+    delivery.refused_tensors = std::move(descriptions);
     return delivery;
   }
 
   auto arrival = std::make_shared<Arrival>();
   delivery.arrival = arrival;
-  arrival->descriptions_ = delivery.descriptions;
+  arrival->descriptions_ = std::move(descriptions);
   size_t next = 0;
   bool pending = false;
   const auto take_memory = [&](uint64_t size, c10::DataPtr* owner, std::string* text) {
@@ -178,7 +180,7 @@ Delivery Inbox::open(uint64_t number, std::string_view payload) {
   };
   try {
     take_memory(body_size, nullptr, &arrival->body_);
-    for (const wire::TensorDescription& description : delivery.descriptions) {
+    for (const wire::TensorDescription& description : arrival->descriptions_) {
       auto& memory = arrival->parts_.emplace_back();
       for (const auto& part : description.parts) take_memory(part.byte_count, &memory.emplace_back(), nullptr);
     }

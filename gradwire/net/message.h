@@ -71,11 +71,15 @@ struct Delivery {
   MessageType type{};
   std::string head;
   std::string boarded;
-  // What the tensors are, before their bytes are there.
-  std::vector<wire::TensorDescription> descriptions;
   // Nothing if the message was refused: then `refusal` says why (a bound), and its bytes are dropped as they come.
   std::shared_ptr<Arrival> arrival;
   std::string refusal;
+  std::vector<wire::TensorDescription> refused_tensors;
+
+  // What the tensors are, before their bytes are there.
+  const std::vector<wire::TensorDescription>& tensors() const {
+    return arrival ? arrival->descriptions() : refused_tensors;
+  }
 };
 
 }  // namespace gradwire::net

@@ -1,11 +1,17 @@
 #include "gradwire/net/threads.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <cstring>
 #include <system_error>
 
 #include <c10/util/Logging.h>
+
+#include "gradwire/net/descriptor.h"
 
 namespace gradwire::net {
 namespace {
@@ -13,14 +19,29 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto tick = std::chrono::microseconds(250);
-// How long the leader may be in one function.
+// How long the leader may be in one function: asleep in it, or at work. One that is at work may only have lost its
+// core to another process for a while: then a change of leaders helps no one.
 constexpr auto patience = std::chrono::microseconds(250);
+constexpr auto patience_at_work = std::chrono::microseconds(700);
 // Without functions the standby thread sleeps after this many ticks, until the next function.
 constexpr int quiet_ticks = 80;
 // A thread that no one needed for so long ends.
 constexpr auto idle_limit = std::chrono::seconds(3);
 // After so many functions the leader looks at the event loop again.
 constexpr int functions_per_turn = 16;
+
+// Whether the kernel says that the thread runs or would if it had a core.
+bool at_work(int thread) {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+  const Descriptor file(::open(path, O_RDONLY | O_CLOEXEC));
+  char text[256];
+  const ssize_t size = file ? ::read(file.get(), text, sizeof text - 1) : 0;
+  if (size <= 0) return false;
+  text[size] = 0;
+  const char* after_name = std::strrchr(text, ')');
+  return after_name != nullptr && after_name[1] == ' ' && after_name[2] == 'R';
+}
 
 }  // namespace
 
@@ -97,6 +118,7 @@ void Threads::call_standby() {
 
 void Threads::work(std::list<Thread>::iterator me) {
   current() = &*me;
+  me->id = gettid();
   MutexLock lock(mutex_);
   --spawned_;
   while (!stopping_) {
@@ -162,7 +184,8 @@ void Threads::stand_by(Thread& me) {
   while (!stopping_ && leader_ != nullptr) {
     ++ticks_;
     const bool function = leader_->in_function;
-    if (function && Clock::now() - leader_->function_began >= patience) {
+    const auto elapsed = function ? Clock::now() - leader_->function_began : Clock::duration(0);
+    if (elapsed >= patience_at_work || (elapsed >= patience && !at_work(leader_->id))) {
       leader_ = nullptr;  // it goes on with its function
       break;
     }

@@ -2,10 +2,9 @@
 // arrived: without a hand-over, which would cost more than everything else in a call. A function may block or take
 // long all the same:
 //   - a function that waits in Gradwire says so (Blocked), and the leadership passes on at once;
-//   - the standby thread looks at the leader every so often while functions run, and takes the leadership from one
-//   whose
-//     function takes longer than `patience`, so that a function that blocks on anything delays the others by less than
-//     a millisecond.
+//   - the standby thread looks at the leader every so often while functions run, and takes the leadership from
+//     one whose function sleeps or takes long, so that a function that blocks on anything delays the others by
+//     less than a millisecond.
 // A thread that lost the leadership goes on with its function, and then waits to be needed again.
 #pragma once
 
@@ -60,6 +59,7 @@ class Threads : public std::enable_shared_from_this<Threads> {
     Threads* threads = nullptr;
     bool in_function = false;
     int blocked = 0;
+    int id = 0;  // the kernel's
     std::chrono::steady_clock::time_point function_began;
   };
   struct Waiting {

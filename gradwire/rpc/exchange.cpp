@@ -46,7 +46,6 @@ void Exchange::tell(const net::Record& to, net::Message message) noexcept {
 void Exchange::send_to_self(net::Message message) {
   net::Delivery delivery{.type = message.type, .head = std::move(message.head)};
   delivery.arrival = net::Arrival::of(std::move(message.payload));
-  delivery.descriptions = delivery.arrival->descriptions();
   {
     MutexLock lock(mutex_);
     if (closed_)
@@ -91,7 +90,7 @@ void Exchange::hand_out(const From& from, net::Delivery delivery) noexcept {
       const std::string_view section = sections.take_string();
       for (const std::shared_ptr<Passenger>& passenger : passengers_)
         if (passenger->number() == number)
-          received.luggage.add(passenger->arrived(*from, delivery.type, section, delivery.descriptions));
+          received.luggage.add(passenger->arrived(*from, delivery.type, section, delivery.tensors()));
     }
     auto handler = handlers_.find(delivery.type);
     if (handler == handlers_.end()) {

@@ -22,6 +22,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/Layout.h>
 #include <c10/core/ScalarType.h>
+#include <c10/util/SmallVector.h>
 
 #include "gradwire/wire/bytes.h"
 
@@ -30,11 +31,14 @@ namespace gradwire::wire {
 // As many as torch's own kernels take.
 inline constexpr size_t max_dimensions = 64;
 
+// Without memory of its own for what is usual.
+using Dimensions = c10::SmallVector<int64_t, 5>;
+
 struct TensorDescription {
   // Dense memory that is moved as a whole.
   struct Part {
     c10::ScalarType dtype = c10::ScalarType::Float;
-    std::vector<int64_t> sizes;
+    Dimensions sizes;
     uint64_t byte_count = 0;
     bool operator==(const Part&) const = default;
   };
@@ -44,7 +48,7 @@ struct TensorDescription {
   c10::Layout layout = c10::Layout::Strided;  // or Sparse (coordinates), or SparseCsr
   c10::Device device{c10::DeviceType::CPU};
   bool requires_grad = false;
-  std::vector<int64_t> sizes;
+  Dimensions sizes;
 
   // Sparse layouts only. Sparse: the first sparse_dim dimensions are indexed. SparseCsr: the last dense_dim are not,
   // the two before them are, and those before are batches.
@@ -55,7 +59,7 @@ struct TensorDescription {
   c10::ScalarType index_dtype = c10::ScalarType::Long;
 
   // Follows from the above and is not sent. Sparse: indices, values. SparseCsr: row starts, columns, values.
-  std::vector<Part> parts;
+  c10::SmallVector<Part, 1> parts;
 
   bool operator==(const TensorDescription&) const = default;
 };

@@ -11,6 +11,8 @@
 namespace gradwire::wire {
 namespace {
 
+using Parts = decltype(TensorDescription::parts);
+
 using Sizes = std::span<const int64_t>;
 
 // The product of sizes and item size, a size of 0 counting as 1: torch multiplies that way for strides, which must
@@ -33,10 +35,10 @@ bool is_known(c10::ScalarType dtype) {
   return number >= 0 && number < static_cast<int>(c10::ScalarType::Undefined) && !c10::isQIntType(dtype);
 }
 
-std::vector<int64_t> joined(Sizes first, std::initializer_list<int64_t> middle, Sizes last) {
-  std::vector<int64_t> all(first.begin(), first.end());
-  all.insert(all.end(), middle);
-  all.insert(all.end(), last.begin(), last.end());
+Dimensions joined(Sizes first, std::initializer_list<int64_t> middle, Sizes last) {
+  Dimensions all(first.begin(), first.end());
+  all.append(middle);
+  all.append(last.begin(), last.end());
   return all;
 }
 
@@ -83,7 +85,7 @@ std::optional<std::string> wrong_if_sparse(const TensorDescription& description)
   return std::nullopt;
 }
 
-std::vector<TensorDescription::Part> parts_without_bytes(const TensorDescription& description) {
+Parts parts_without_bytes(const TensorDescription& description) {
   Sizes sizes = description.sizes;
   if (description.layout == c10::Layout::Strided) {
     return {{description.dtype, description.sizes}};
@@ -100,7 +102,7 @@ std::vector<TensorDescription::Part> parts_without_bytes(const TensorDescription
 }
 
 // Torch's kernels allocate for each stored element, so a large number of them must have cost as many bytes.
-bool has_room_for_each_element(const std::vector<TensorDescription::Part>& parts) {
+bool has_room_for_each_element(const Parts& parts) {
   const auto& values = parts[parts.size() - 1];
   const auto& indices = parts[parts.size() - 2];
   return values.byte_count > 0 || indices.byte_count > 0;

@@ -164,6 +164,11 @@ void Operators::refuse(const std::string& name, const std::vector<c10::OperatorH
 }
 
 c10::IValue Operators::call(const std::string& name, const std::vector<c10::IValue>& arguments) const {
+  return prepare(name, arguments)();
+}
+
+std::function<c10::IValue()> Operators::prepare(const std::string& name,
+                                                const std::vector<c10::IValue>& arguments) const {
   std::vector<c10::OperatorHandle> found = names_->find(name);
   std::vector<c10::OperatorHandle> allowed;
   std::ranges::copy_if(found, std::back_inserter(allowed), [&](const auto& operation) { return allows(operation); });
@@ -171,7 +176,9 @@ c10::IValue Operators::call(const std::string& name, const std::vector<c10::IVal
     refuse(name, found);
   }
   Choice choice = choose(name, allowed, arguments);
-  return run(choice.operation, std::move(choice.arguments.values));
+  return [operation = choice.operation, stack = std::move(choice.arguments.values)]() mutable {
+    return run(operation, std::move(stack));
+  };
 }
 
 }  // namespace gradwire

@@ -8,6 +8,7 @@
 // not the caller's: operator_reach.h says which operators those are, and why.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,6 +47,11 @@ class Operators {
   // Throws NotFoundError for what is not allowed or does not exist, InvalidArgumentError for arguments that do not fit;
   // what the operator throws passes as it is.
   c10::IValue call(const std::string& name, const std::vector<c10::IValue>& arguments) const;
+
+  // The same in two steps, for those who have to tell what is refused here from what the operator throws: what this
+  // gives runs it, once, and needs nothing of this object.
+  [[nodiscard]] std::function<c10::IValue()> prepare(const std::string& name,
+                                                     const std::vector<c10::IValue>& arguments) const;
 
  private:
   bool allows(const c10::OperatorHandle& operation) const;

@@ -40,10 +40,10 @@ void Scripts::add(const std::string& name, std::shared_ptr<torch::jit::Compilati
   scripts_.insert_or_assign(name, std::make_shared<const Script>(std::move(script)));
 }
 
-const Scripts::Script& Scripts::find(const std::string& name) const {
+const std::shared_ptr<const Scripts::Script>& Scripts::find(const std::string& name) const {
   auto found = scripts_.find(name);
   if (found != scripts_.end()) {
-    return *found->second;
+    return found->second;
   }
   std::vector<std::string> names;
   for (const auto& [existing, script] : scripts_) {
@@ -55,19 +55,24 @@ const Scripts::Script& Scripts::find(const std::string& name) const {
 
 c10::IValue Scripts::call(const std::string& name, const std::string& method,
                           const std::vector<c10::IValue>& arguments) const {
-  const Script& script = find(name);
-  auto found = script.methods.find(method);
-  if (found == script.methods.end()) {
-    throw NotFoundError(fmt::format("script \"{}\" has no \"{}\"; it has: {}", name, method, script.list()));
+  return prepare(name, method, arguments)();
+}
+
+std::function<c10::IValue()> Scripts::prepare(const std::string& name, const std::string& method,
+                                              const std::vector<c10::IValue>& arguments) const {
+  const std::shared_ptr<const Script>& script = find(name);
+  auto found = script->methods.find(method);
+  if (found == script->methods.end()) {
+    throw NotFoundError(fmt::format("script \"{}\" has no \"{}\"; it has: {}", name, method, script->list()));
   }
   torch::jit::Function& function = *found->second;
   FittedArguments fitted =
-      fit_arguments(function.getSchema(), arguments, script.self.isNone() ? nullptr : &script.self);
+      fit_arguments(function.getSchema(), arguments, script->self.isNone() ? nullptr : &script->self);
   if (!fitted.misfit.empty()) {
-    throw InvalidArgumentError(fmt::format("script \"{}\" does not take these arguments: {} in {}", name, fitted.misfit,
-                                           text_of(function.getSchema())));
+    throw InvalidArgumentError(fmt::format("script \"{}\" does not take these arguments: {}, by {}", name,
+                                           fitted.misfit, text_of(function.getSchema())));
   }
-  return function(std::move(fitted.values));
+  return [script, &function, stack = std::move(fitted.values)]() mutable { return function(std::move(stack)); };
 }
 
 }  // namespace gradwire

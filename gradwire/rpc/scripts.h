@@ -6,6 +6,7 @@
 //   c10::IValue out = scripts.call("model", "forward", {x});
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,9 +38,14 @@ class Scripts {
   // NotFoundError with what there is, InvalidArgumentError with the schema; what the script throws passes as it is.
   c10::IValue call(const std::string& name, const std::string& method, const std::vector<c10::IValue>& arguments) const;
 
+  // The same in two steps, for those who have to tell what is refused here from what the script throws: what this gives
+  // runs it, once, and keeps the script alive.
+  [[nodiscard]] std::function<c10::IValue()> prepare(const std::string& name, const std::string& method,
+                                                     const std::vector<c10::IValue>& arguments) const;
+
  private:
   struct Script;
-  const Script& find(const std::string& name) const;
+  const std::shared_ptr<const Script>& find(const std::string& name) const;
 
   std::map<std::string, std::shared_ptr<const Script>> scripts_;
 };

@@ -41,6 +41,7 @@ TORCH_LIBRARY(gradwire_test, library) {
   library.def("tied.a(int x, int y=0) -> str", [](int64_t, int64_t) { return std::string("a"); });
   library.def("tied.b(int x, str y=\"\") -> str", [](int64_t, const std::string&) { return std::string("b"); });
   library.def("fail() -> ()", []() { throw std::out_of_range("as it was thrown"); });
+  library.def("refuse() -> ()", []() { throw InvalidArgumentError("the operator's own"); });
   library.def("read(str file_path) -> int", [](const std::string&) -> int64_t { return 1; });
   library.def("where(Device device) -> str", [](at::Device device) { return device.str(); });
   library.def("_hidden(int x) -> int", [](int64_t x) { return x; });
@@ -184,6 +185,19 @@ TEST(Operators, GiveNoneWhereThereIsNoResult) {
 TEST(Operators, PassOnWhatTheOperatorThrows) {
   EXPECT_THROW(call("gradwire_test::fail", {}), std::out_of_range);
   EXPECT_THROW(call("aten::mm", {at::ones({2, 3}), at::ones({2, 3})}), c10::Error);
+}
+
+TEST(Operators, RefuseBeforeTheyRun) {
+  Operators operators = all();
+  EXPECT_THROW((void)operators.prepare("gradwire_test::note", {"x"}), InvalidArgumentError);
+  EXPECT_THROW((void)operators.prepare("gradwire_test::read", {"x"}), NotFoundError);
+  std::function<IValue()> refuse = operators.prepare("gradwire_test::refuse", {});
+  EXPECT_THROW(refuse(), InvalidArgumentError);
+  noted = 0;
+  std::function<IValue()> note = operators.prepare("gradwire_test::note", {3});
+  EXPECT_EQ(noted, 0);
+  note();
+  EXPECT_EQ(noted, 3);
 }
 
 TEST(Operators, SayWhichArgumentIsWrongAndShowTheSchema) {

@@ -158,6 +158,14 @@ TEST(Scripts, OutliveTheModuleThatWasAdded) {
   EXPECT_EQ(scripts.call("model", "forward", {at::ones({})}).toTensor().item<double>(), 2);
 }
 
+TEST(Scripts, RefuseBeforeTheyRun) {
+  Scripts scripts = model();
+  EXPECT_THROW((void)scripts.prepare("model", "scale", {"x"}), InvalidArgumentError);
+  std::function<IValue()> count = scripts.prepare("model", "count", {});
+  scripts = model();
+  EXPECT_EQ(count().toInt(), 1);
+}
+
 TEST(Scripts, RunOnSeveralThreadsAtOnce) {
   Scripts scripts = model();
   std::vector<std::thread> threads;

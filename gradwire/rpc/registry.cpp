@@ -7,18 +7,17 @@ namespace gradwire {
 namespace {
 
 std::vector<c10::IValue> values_of(wire::Payload&& arguments) {
-  return wire::decode<std::vector<c10::IValue>>(std::move(arguments));
+  try {
+    return wire::decode<std::vector<c10::IValue>>(std::move(arguments));
+  } catch (const wire::MalformedError& error) {
+    throw InvalidArgumentError(std::string("its arguments do not decode: ") + error.what());
+  }
 }
 
-// Gradwire's own errors mean that it was not run; any other is the operator's or the script's.
-template <class Run>
-void give(Reply& reply, const Run& run) {
+// What is wrong up to here is refused; what it throws when it runs is its own.
+void answer(Reply& reply, const std::function<c10::IValue()>& run) {
   try {
     reply.give(wire::encode(run()));
-  } catch (const wire::MalformedError& error) {
-    reply.refuse(InvalidArgumentError(std::string("its arguments do not decode: ") + error.what()));
-  } catch (const Error& error) {
-    reply.refuse(error);
   } catch (...) {
     reply.fail(std::current_exception());
   }
@@ -43,9 +42,9 @@ void Registry::run(const Target& target, wire::Payload&& arguments, const std::s
     case Target::Kind::function:
       return find(target.name, target.detail).body(std::move(arguments), reply);
     case Target::Kind::op:
-      return give(*reply, [&] { return operators_.call(target.name, values_of(std::move(arguments))); });
+      return answer(*reply, operators_.prepare(target.name, values_of(std::move(arguments))));
     case Target::Kind::script:
-      return give(*reply, [&] { return scripts_.call(target.name, target.detail, values_of(std::move(arguments))); });
+      return answer(*reply, scripts_.prepare(target.name, target.detail, values_of(std::move(arguments))));
   }
   throw InvalidArgumentError("a kind of call that is not known here");
 }

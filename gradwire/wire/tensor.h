@@ -32,13 +32,13 @@ namespace gradwire::wire {
 inline constexpr size_t max_dimensions = 64;
 
 // Without memory of its own for what is usual.
-using Dimensions = c10::SmallVector<int64_t, 5>;
+using SizeList = c10::SmallVector<int64_t, 5>;
 
 struct TensorDescription {
   // Dense memory that is moved as a whole.
   struct Part {
     c10::ScalarType dtype = c10::ScalarType::Float;
-    Dimensions sizes;
+    SizeList sizes;
     uint64_t byte_count = 0;
     bool operator==(const Part&) const = default;
   };
@@ -48,7 +48,7 @@ struct TensorDescription {
   c10::Layout layout = c10::Layout::Strided;  // or Sparse (coordinates), or SparseCsr
   c10::Device device{c10::DeviceType::CPU};
   bool requires_grad = false;
-  Dimensions sizes;
+  SizeList sizes;
 
   // Sparse layouts only. Sparse: the first sparse_dim dimensions are indexed. SparseCsr: the last dense_dim are not,
   // the two before them are, and those before are batches.

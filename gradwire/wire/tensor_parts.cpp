@@ -35,8 +35,8 @@ bool is_known(c10::ScalarType dtype) {
   return number >= 0 && number < static_cast<int>(c10::ScalarType::Undefined) && !c10::isQIntType(dtype);
 }
 
-Dimensions joined(Sizes first, std::initializer_list<int64_t> middle, Sizes last) {
-  Dimensions all(first.begin(), first.end());
+SizeList joined(Sizes first, std::initializer_list<int64_t> middle, Sizes last) {
+  SizeList all(first.begin(), first.end());
   all.append(middle);
   all.append(last.begin(), last.end());
   return all;

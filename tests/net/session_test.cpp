@@ -123,7 +123,8 @@ TEST(Session, S4_TheTensorsDescriptionsAreThereBeforeTheirBytes) {
   std::vector<int64_t> sizes;
   b.recorder->when_arrived = [&](net::Session&, net::Delivery& delivery) {
     EXPECT_FALSE(delivery.arrival->settled());
-    sizes = delivery.tensors().at(0).sizes;
+    const auto& seen = delivery.tensors().at(0).sizes;
+    sizes.assign(seen.begin(), seen.end());
   };
   world.session(a, b)->send({.type = plain, .payload = {.tensors = {at::ones({1000, 1000})}}}, net::Admission::always);
   EXPECT_TRUE(world.run_until([&] { return !sizes.empty(); }));

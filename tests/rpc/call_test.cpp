@@ -1,6 +1,4 @@
 // One blocking call between two real processes over a Unix socket.
-#include <filesystem>
-
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
@@ -8,8 +6,12 @@
 #include "gradwire/gradwire.h"
 #include "gradwire/testing/processes.h"
 
+#include "tests/support/store_file.h"
+
 namespace gradwire {
 namespace {
+
+using testing::StoreFile;
 
 constexpr Function<at::Tensor(at::Tensor, double)> scale{"scale"};
 constexpr Function<int(int)> fail{"fail"};
@@ -27,12 +29,6 @@ int serve(testing::Child& me) {
   worker->leave();
   return 0;
 }
-
-struct StoreFile {
-  StoreFile() : path(std::filesystem::temp_directory_path() / ("gradwire-test-" + to_string(make_incarnation()))) {}
-  ~StoreFile() { std::filesystem::remove(path); }
-  std::string path;
-};
 
 TEST(Call, RunsARegisteredFunctionInAnotherProcess) {
   StoreFile store;

@@ -1,0 +1,228 @@
+// Workers in real processes: killed and stopped at random moments, forked, many at once.
+#include <sys/wait.h>
+
+#include <csignal>
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gradwire/gradwire.h"
+#include "gradwire/testing/processes.h"
+
+#include "tests/support/campaign.h"
+#include "tests/support/store_file.h"
+#include "tests/support/wait.h"
+
+namespace gradwire {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using testing::StoreFile;
+
+constexpr Function<at::Tensor(at::Tensor, double)> scale{"scale"};
+constexpr Function<int(int)> bounce{"bounce"};
+constexpr Function<int64_t()> process_id{"process_id"};
+
+Registry make_registry() {
+  Registry registry;
+  registry.add(scale, [](const at::Tensor& x, double by) { return x.mul(by); });
+  registry.add(bounce, [](int left) -> int {
+    if (left == 0) return 0;
+    Worker& here = Worker::current();
+    return 1 + here.peer(1 - here.rank()).call(bounce, left - 1).get();
+  });
+  registry.add(process_id, [] { return int64_t{getpid()}; });
+  return registry;
+}
+
+// "RANK SIZE STORE": serves until all leave.
+int serve(testing::Child& me) {
+  std::istringstream given(me.argument());
+  int rank = 0;
+  int size = 0;
+  std::string store;
+  given >> rank >> size >> store;
+  auto worker = Worker::join(make_registry(), {.rank = rank, .world_size = size, .store_file = store});
+  me.say("joined");
+  worker->leave();
+  return 0;
+}
+
+std::unique_ptr<testing::Process> start(int rank, int size, const StoreFile& store) {
+  return testing::Processes().start(serve, std::to_string(rank) + " " + std::to_string(size) + " " + store.path);
+}
+
+TEST(Processes, C23_NestedBlockingCallsGoBackAndForthFiveHundredTimes) {
+  StoreFile store;
+  auto other = start(1, 2, store);
+  auto worker = Worker::join(make_registry(), {.rank = 0, .world_size = 2, .store_file = store.path});
+  EXPECT_EQ(worker->peer(1).call(bounce, 500).get(), 500);
+  worker->leave();
+  EXPECT_EQ(other->wait(), 0);
+}
+
+// closes C2
+TEST(Processes, C2_KilledAtRandomMomentsFailTheirCallsOnlyAndComeBackUnderTheirName) {
+  StoreFile store;
+  std::vector<std::unique_ptr<testing::Process>> others;
+  for (int rank = 1; rank < 4; ++rank) others.push_back(start(rank, 4, store));
+  auto worker = Worker::join(make_registry(), {.rank = 0, .world_size = 4, .store_file = store.path});
+  std::mt19937_64 random(std::random_device{}());
+  const int rounds = testing::campaign(10);
+  for (int round = 0; round < rounds; ++round) {
+    const int victim = 1 + static_cast<int>(random() % 3);
+    std::vector<Future<at::Tensor>> to_victim;
+    std::vector<Future<at::Tensor>> to_others;
+    Peer old = worker->peer(victim);
+    for (int i = 0; i < 40; ++i) {
+      const at::Tensor x = at::full({random() % 4 == 0 ? 200'000 : 4}, i);
+      to_victim.push_back(old.call(scale, x, 2.0));
+      to_others.push_back(worker->peer(1 + victim % 3).call(scale, x, 2.0));
+      if (i == static_cast<int>(random() % 40)) others[static_cast<size_t>(victim - 1)]->kill();
+    }
+    others[static_cast<size_t>(victim - 1)]->kill();
+    int answered = 0;
+    for (size_t i = 0; i < to_victim.size(); ++i) try {
+        EXPECT_TRUE(to_victim[i].get().eq(2.0 * static_cast<double>(i)).all().item<bool>());
+        ++answered;
+      } catch (const PeerGoneError& error) {
+        EXPECT_EQ(error.reason(), GoneReason::died);
+      }
+    for (size_t i = 0; i < to_others.size(); ++i)
+      EXPECT_TRUE(to_others[i].get().eq(2.0 * static_cast<double>(i)).all().item<bool>());
+    EXPECT_THROW(old.call(scale, at::ones({1}), 1.0).get(), PeerGoneError);
+    auto again = start(victim, 4, store);
+    again->expect("joined");
+    EXPECT_EQ(worker->peer(victim).call(process_id).get(), again->id());
+    others[static_cast<size_t>(victim - 1)] = std::move(again);
+  }
+  worker->leave();
+  for (auto& other : others) EXPECT_EQ(other->wait(), 0);
+}
+
+TEST(Processes, AStoppedPeerTimesOutCallsAndGoesOnWhenItWakes) {
+  StoreFile store;
+  auto other = start(1, 2, store);
+  auto worker = Worker::join(make_registry(), {.rank = 0, .world_size = 2, .store_file = store.path});
+  Peer peer = worker->peer(1);
+  EXPECT_TRUE(peer.call(scale, at::ones({1}), 2.0).get().equal(at::full({1}, 2.0)));
+  other->stop();
+  EXPECT_THROW(peer.with_timeout(50ms).call(scale, at::ones({1}), 2.0).get(), TimeoutError);
+  Future<at::Tensor> later = peer.call(scale, at::ones({1}), 3.0);
+  other->signal(SIGCONT);
+  EXPECT_TRUE(later.get().equal(at::full({1}, 3.0)));
+  worker->leave();
+  EXPECT_EQ(other->wait(), 0);
+}
+
+TEST(Processes, C20_AKilledMemberDoesNotHoldUpLeaving) {
+  for (const int victim : {0, 2}) {
+    StoreFile store;
+    std::vector<std::unique_ptr<testing::Process>> others;
+    for (const int rank : {0, 2, 3}) others.push_back(start(rank, 4, store));
+    auto worker = Worker::join(make_registry(), {.rank = 1, .world_size = 4, .store_file = store.path});
+    for (auto& other : others) other->expect("joined");
+    others[victim == 0 ? 0 : 1]->kill();
+    worker->leave();
+    others.erase(others.begin() + (victim == 0 ? 0 : 1));
+    for (auto& other : others) EXPECT_EQ(other->wait(), 0);
+  }
+}
+
+// closes C9
+TEST(Processes, C9_FortyProcessesOnAHostCallEachOtherWithLargeTensors) {
+  constexpr int size = 40;
+  StoreFile store;
+  std::vector<std::unique_ptr<testing::Process>> others;
+  for (int rank = 1; rank < size; ++rank) others.push_back(start(rank, size, store));
+  auto worker = Worker::join(make_registry(), {.rank = 0, .world_size = size, .store_file = store.path});
+  const at::Tensor large = at::ones({100'000});
+  std::vector<Future<at::Tensor>> futures;
+  for (int rank = 1; rank < size; ++rank) futures.push_back(worker->peer(rank).call(scale, large, 1.0 * rank));
+  for (int rank = 1; rank < size; ++rank)
+    EXPECT_TRUE(futures[static_cast<size_t>(rank - 1)].get().eq(1.0 * rank).all().item<bool>());
+  worker->leave();
+  for (auto& other : others) EXPECT_EQ(other->wait(), 0);
+}
+
+TEST(Processes, AForkedChildRunsOnAndIsToldThatGradwireIsNotThere) {
+  StoreFile store;
+  auto other = start(1, 2, store);
+  auto worker = Worker::join(make_registry(), {.rank = 0, .world_size = 2, .store_file = store.path});
+  Peer peer = worker->peer(1);
+  EXPECT_TRUE(peer.call(scale, at::ones({1}), 2.0).get().equal(at::full({1}, 2.0)));
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    std::string said;
+    const auto attempt = [&](auto act) {
+      try {
+        act();
+        said += "it worked; ";
+      } catch (const InvalidArgumentError& error) {
+        said += error.what();
+      }
+    };
+    attempt([&] { peer.call(scale, at::ones({1}), 2.0).get(); });
+    attempt([&] { worker->peer("worker1"); });
+    attempt([&] { worker->leave(); });
+    attempt([&] { Worker::join(make_registry(), {.rank = 0, .world_size = 1, .store_file = store.path + "2"}); });
+    worker.reset();
+    if (::write(pipe[1], said.data(), said.size()) < 0) _exit(1);
+    _exit(0);
+  }
+  ::close(pipe[1]);
+  std::string said;
+  char buffer[4096];
+  for (ssize_t count; (count = ::read(pipe[0], buffer, sizeof buffer)) > 0;)
+    said.append(buffer, static_cast<size_t>(count));
+  ::close(pipe[0]);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  size_t told = 0;
+  for (size_t at = 0; (at = said.find("Fork before joining", at)) != std::string::npos; ++at) ++told;
+  EXPECT_EQ(told, 4U) << said;
+  // The parent's connection was not disturbed by the child's end, and its own death is noticed while a child lives.
+  EXPECT_TRUE(peer.call(scale, at::ones({1}), 2.0).get().equal(at::full({1}, 2.0)));
+  worker->leave();
+  EXPECT_EQ(other->wait(), 0);
+}
+
+// Joins, forks a child that lives on, and waits to be killed.
+int fork_and_wait(testing::Child& me) {
+  auto worker = Worker::join(make_registry(), {.rank = 1, .world_size = 2, .store_file = me.argument()});
+  worker->peer(0).call(scale, at::ones({1}), 1.0).get();
+  const pid_t child = fork();
+  if (child == 0) {
+    ::pause();
+    _exit(0);
+  }
+  me.say(std::to_string(child));
+  me.hear();
+  return 0;
+}
+
+TEST(Processes, TheDeathOfAProcessIsNoticedAlsoIfAChildItForkedLivesOn) {
+  StoreFile store;
+  auto other = testing::Processes().start(fork_and_wait, store.path);
+  auto worker = Worker::join(make_registry(), {.rank = 0, .world_size = 2, .store_file = store.path});
+  const pid_t grandchild = std::stoi(other->hear());
+  Peer peer = worker->peer(1);
+  EXPECT_TRUE(peer.call(scale, at::ones({1}), 2.0).get().equal(at::full({1}, 2.0)));
+  other->kill();
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THROW(peer.call(scale, at::ones({1}), 2.0).get(), PeerGoneError);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);  // a hundredfold of 50 ms
+  ::kill(grandchild, SIGKILL);
+}
+
+}  // namespace
+}  // namespace gradwire

@@ -1,8 +1,12 @@
-# cmake --install gives find_package(Gradwire): the library, its headers, and where the torch it was built with is.
+# cmake --install gives find_package(Gradwire): the library, its headers, and where the torch it was built with is; and
+# bin/gradwire.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS gradwire EXPORT GradwireTargets)
+if(TARGET gradwire_program)
+  install(TARGETS gradwire_program)
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/gradwire DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN "precompiled.h" EXCLUDE)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/Gradwire)

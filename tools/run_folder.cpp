@@ -1,0 +1,62 @@
+#include "tools/run_folder.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+#include <system_error>
+
+#include "gradwire/net/descriptor.h"
+
+namespace gradwire::tools {
+namespace {
+
+std::string random_digits() {
+  std::array<unsigned char, 32> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    throw std::runtime_error(std::string("no random bytes for the secret: ") + std::strerror(errno));
+  std::string digits;
+  for (const unsigned char byte : bytes) {
+    digits += "0123456789abcdef"[byte >> 4U];
+    digits += "0123456789abcdef"[byte & 15U];
+  }
+  return digits;
+}
+
+void write_secret(const std::string& path) {
+  const std::string text = random_digits() + "\n";
+  const net::Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    throw std::runtime_error("the secret cannot be written to " + path + ": " + std::strerror(errno));
+}
+
+void remove(const std::string& path) {
+  std::error_code ignored;  // a folder that cannot be removed is no reason to fail a run
+  std::filesystem::remove_all(path, ignored);
+}
+
+}  // namespace
+
+RunFolder::RunFolder() {
+  const char* given = std::getenv("TMPDIR");
+  const std::string parent = given != nullptr && *given != '\0' ? given : "/tmp";
+  // A worker may change its directory.
+  path_ = std::filesystem::absolute(parent) / "gradwire-run-XXXXXX";
+  if (::mkdtemp(path_.data()) == nullptr)
+    throw std::runtime_error("no folder can be made in " + parent + " (TMPDIR says where): " + std::strerror(errno));
+  try {
+    write_secret(secret());
+  } catch (...) {
+    remove(path_);
+    throw;
+  }
+}
+
+RunFolder::~RunFolder() { remove(path_); }
+
+}  // namespace gradwire::tools

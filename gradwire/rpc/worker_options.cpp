@@ -77,7 +77,8 @@ void take_rank(WorkerOptions& options) {
       "world_size empty");
 }
 
-// The agent that torchrun runs on each host holds the store, and it lives through restarts of the workers.
+// torchrun's agent holds the store, and it lives through restarts of the workers. Agents on several hosts count
+// restarts apart: only the one whose worker failed counts it.
 void take_torchrun(WorkerOptions& options) {
   if (variable("TORCHELASTIC_USE_AGENT_STORE") == "True") options.holds_store = false;
   const char* restarts = "TORCHELASTIC_RESTART_COUNT";

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""examples/hello under each launcher. GRADWIRE_PROGRAM, GRADWIRE_HELLO and GRADWIRE_PYTHON (with torch) are given by ctest."""
+import os, pathlib, re, shutil, signal, socket, subprocess, tempfile, unittest
+
+PROGRAM, HELLO, PYTHON = os.environ["GRADWIRE_PROGRAM"], os.environ["GRADWIRE_HELLO"], os.environ.get("GRADWIRE_PYTHON")
+LIMIT = 120  # seconds; importing torch takes some of them on a busy host
+SCALED = r"^.* 2\n.* 2\n.* 2\n.*\[ CPUFloatType\{3\} \]\n"
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+class Launchers(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def run_it(self, *words, **environment):
+        """What it writes, both streams; it must end well. All that it started is gone afterwards."""
+        strange = ("RANK", "WORLD_SIZE", "MASTER_", "GRADWIRE_", "SLURM_", "OMPI_", "TORCHELASTIC_")
+        variables = {key: value for key, value in os.environ.items() if not key.startswith(strange)}
+        process = subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   text=True, start_new_session=True, env={**variables, "TMPDIR": str(self.folder), **environment})
+        try:
+            output, _ = process.communicate(timeout=LIMIT)
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
+        self.assertEqual(process.returncode, 0, output)
+        return output
+
+    def torchrun(self, *words):
+        if not PYTHON:
+            self.skipTest("which Python has the torch that this was built with is not known")
+        # A port that is free: with standalone, the agent takes any.
+        return self.run_it(PYTHON, "-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", 2, *words)
+
+    def test_gradwire_run(self):
+        self.assertRegex(self.run_it(PROGRAM, "run", "-n", 2, HELLO), re.compile(SCALED, re.M))
+
+    def test_by_hand(self):
+        first = f'RANK=1 "{HELLO}" & RANK=0 "{HELLO}" && wait $!'
+        output = self.run_it("sh", "-c", first, WORLD_SIZE="2", GRADWIRE_STORE=str(self.folder / "store"))
+        self.assertRegex(output, re.compile(SCALED, re.M))
+
+    def test_torchrun(self):
+        self.assertRegex(self.torchrun(HELLO), re.compile(SCALED, re.M))
+
+    def test_torchrun_restarts_a_group_whose_keys_are_still_in_the_store(self):
+        # The first life is whole, so that the store holds all its keys. Both fail only when both are through: torchrun ends
+        # the other one as soon as the first has failed.
+        program = self.folder / "program"
+        program.write_text(f"""#!/bin/sh
+            echo life $TORCHELASTIC_RESTART_COUNT agent $TORCHELASTIC_USE_AGENT_STORE
+            "{HELLO}" || exit 3
+            [ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0
+            touch "{self.folder}/through$RANK"
+            until [ -e "{self.folder}/through0" ] && [ -e "{self.folder}/through1" ]; do sleep 0.05; done
+            exit 1""")
+        program.chmod(0o755)
+        output = self.torchrun("--max-restarts", 1, program)
+        self.assertEqual(len(re.findall(SCALED, output, re.M)), 2, output)
+        self.assertEqual(output.count("life 1 agent True"), 2, output)
+
+    def test_mpirun(self):
+        if not shutil.which("mpirun"):
+            self.skipTest("there is no mpirun here (Debian's openmpi-bin)")
+        output = self.run_it("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", 2, "-x", "MASTER_ADDR", "-x", "MASTER_PORT", HELLO,
+                             MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
+        self.assertRegex(output, re.compile(SCALED, re.M))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

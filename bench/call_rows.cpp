@@ -181,7 +181,7 @@ double memory_growth() {
     }
   };
   const auto resident = [&] { return resident_bytes(getpid()) + resident_bytes(pair.child->id()); };
-  calls(200'000);
+  calls(1'000'000);
   const double before = resident();
   calls(1'000'000);
   return 100 * (resident() - before) / before;

@@ -27,6 +27,8 @@ constexpr auto patience_at_work = std::chrono::microseconds(700);
 constexpr int quiet_ticks = 80;
 // A thread that no one needed for so long ends.
 constexpr auto idle_limit = std::chrono::seconds(3);
+// Fewer than this many in a tick are not small ones.
+constexpr uint64_t few_functions = 12;
 // After so many functions the leader looks at the event loop again.
 constexpr int functions_per_turn = 16;
 
@@ -124,7 +126,8 @@ void Threads::work(std::list<Thread>::iterator me) {
   while (!stopping_) {
     if (leader_ == nullptr) {
       lead(*me);
-    } else if (overdue()) {
+    } else if (help_wanted_) {
+      help_wanted_ = false;
       if (standby_ == nullptr) call_standby();
       while (!stopping_ && leader_ != nullptr && !tasks_.empty()) run_one(*me);
     } else if (standby_ == nullptr) {
@@ -176,11 +179,13 @@ void Threads::run_one(Thread& me) {
   task = nullptr;  // what it holds may need the lock
   mutex_.lock();
   me.in_function = false;
+  ++completed_;
 }
 
 void Threads::stand_by(Thread& me) {
   standby_ = &me;
   int quiet = 0;
+  uint64_t completed_before = completed_;
   while (!stopping_ && leader_ != nullptr) {
     ++ticks_;
     const bool function = leader_->in_function;
@@ -189,7 +194,12 @@ void Threads::stand_by(Thread& me) {
       leader_ = nullptr;  // it goes on with its function
       break;
     }
-    if (overdue()) break;
+    // Many small functions are run fastest by one thread: more would only pass memory and locks around.
+    if (overdue() && completed_ - completed_before < few_functions) {
+      help_wanted_ = true;
+      break;
+    }
+    completed_before = completed_;
     quiet = function || !tasks_.empty() ? 0 : quiet + 1;
     if (quiet < quiet_ticks) {
       standby_wakes_.wait_until(mutex_, Clock::now() + tick);

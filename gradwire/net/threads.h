@@ -91,6 +91,8 @@ class Threads : public std::enable_shared_from_this<Threads> {
   Thread* standby_ GRADWIRE_GUARDED_BY(mutex_) = nullptr;
   bool standby_asleep_ GRADWIRE_GUARDED_BY(mutex_) = false;
   uint64_t ticks_ GRADWIRE_GUARDED_BY(mutex_) = 0;
+  uint64_t completed_ GRADWIRE_GUARDED_BY(mutex_) = 0;
+  bool help_wanted_ GRADWIRE_GUARDED_BY(mutex_) = false;  // by the leader: functions wait that take their time
   size_t parked_ GRADWIRE_GUARDED_BY(mutex_) = 0;
   // On their way to be at work: threads that were spawned, and parked ones that were woken.
   size_t spawned_ GRADWIRE_GUARDED_BY(mutex_) = 0;

@@ -81,6 +81,11 @@ void Calls::start(std::shared_ptr<const net::Record> peer, const Target& target,
     sent = exchange_->send(*peer, {.type = request_type, .head = head.take(), .payload = std::move(arguments)},
                            net::Admission::waits_for_room);
   } catch (const PeerGoneError&) {
+    {
+      // It may have been counted after those that are gone were struck out: it would be missed for ever when leaving.
+      MutexLock lock(mutex_);
+      counts_.erase(incarnation);
+    }
     if (take(call)) state->fail(std::current_exception());
     return;
   } catch (...) {

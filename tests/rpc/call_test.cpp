@@ -30,7 +30,8 @@ int serve(testing::Child& me) {
   return 0;
 }
 
-TEST(Call, RunsARegisteredFunctionInAnotherProcess) {
+// closes C6
+TEST(Call, C6_RunsARegisteredFunctionInAnotherProcessFromCppAlone) {
   StoreFile store;
   auto other = testing::Processes().start(serve, store.path);
   auto worker = Worker::join(make_registry(), {.rank = 0, .world_size = 2, .store_file = store.path});

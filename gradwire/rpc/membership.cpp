@@ -1,7 +1,6 @@
 #include "gradwire/rpc/membership.h"
 
 #include <algorithm>
-#include <thread>
 
 #include <c10/util/Logging.h>
 #include <fmt/format.h>
@@ -154,6 +153,10 @@ void Membership::refresh_later() {
     self->runtime_->submit([weak] {
       std::shared_ptr<Membership> again = weak.lock();
       if (!again) return;
+      {
+        MutexLock lock(again->mutex_);
+        if (again->callbacks_.empty()) return;
+      }
       try {
         again->refresh();
       } catch (const std::exception& error) {
@@ -189,6 +192,14 @@ void Membership::report(const PeerEvent& event) {
   runtime_->submit([self = shared_from_this()] { self->report_all(); });
 }
 
+void Membership::stop_watching() {
+  const net::Threads::Blocked blocked;
+  MutexLock lock(mutex_);
+  callbacks_.clear();
+  to_report_.clear();
+  while (reporting_ && reporter_ != std::this_thread::get_id()) lock.wait(reported_);
+}
+
 // In the order of events, one at a time.
 void Membership::report_all() {
   for (;;) {
@@ -198,8 +209,11 @@ void Membership::report_all() {
       MutexLock lock(mutex_);
       if (to_report_.empty()) {
         reporting_ = false;
+        reporter_ = {};
+        reported_.notify_all();
         return;
       }
+      reporter_ = std::this_thread::get_id();
       event = std::move(to_report_.front());
       to_report_.pop_front();
       callbacks = callbacks_;

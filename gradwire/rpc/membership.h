@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gradwire/base/error.h"
@@ -48,6 +49,8 @@ class Membership : public std::enable_shared_from_this<Membership> {
   // Called on Gradwire's threads for what happens from now on: at once for peers with a session, for others when
   // the meeting point was looked at again, which is several times a second.
   void watch(std::function<void(const PeerEvent&)> callback) GRADWIRE_EXCLUDES(mutex_);
+  // No callback is running when this returns, unless it is called by one, and none runs afterwards.
+  void stop_watching() GRADWIRE_EXCLUDES(mutex_);
   void peer_gone(const net::Record& peer, GoneReason reason) GRADWIRE_EXCLUDES(mutex_);
 
  private:
@@ -71,6 +74,8 @@ class Membership : public std::enable_shared_from_this<Membership> {
   std::vector<std::function<void(const PeerEvent&)>> callbacks_ GRADWIRE_GUARDED_BY(mutex_);
   std::deque<PeerEvent> to_report_ GRADWIRE_GUARDED_BY(mutex_);
   bool reporting_ GRADWIRE_GUARDED_BY(mutex_) = false;
+  std::thread::id reporter_ GRADWIRE_GUARDED_BY(mutex_);
+  Condition reported_;
 };
 
 }  // namespace gradwire

@@ -41,7 +41,8 @@ class Worker {
   Peer self();
   // Everyone who is there, as far as is known, this worker included; by rank.
   std::vector<Peer> peers();
-  // Called on one of Gradwire's threads, in order, whenever a peer joins, leaves or is found dead, from now on.
+  // Called on one of Gradwire's threads, in order, whenever a peer joins, leaves or is found dead, from now on until
+  // this worker leaves or is destroyed.
   void on_peer_event(std::function<void(const PeerEvent&)> callback);
 
   static constexpr auto no_timeout = std::chrono::milliseconds::max();

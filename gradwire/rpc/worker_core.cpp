@@ -105,6 +105,7 @@ void WorkerCore::wait_until_idle(std::chrono::steady_clock::time_point deadline)
 
 void WorkerCore::close() {
   if (closed_.exchange(true)) return;
+  membership_->stop_watching();
   if (!leaving_) membership_->say_left();
   calls_->fail_all(options_.name + " leaves the group");
   exchange_->close();

@@ -7,6 +7,7 @@
 
 #include "gradwire/net/frame.h"
 #include "gradwire/net/outbox.h"
+#include "gradwire/rpc/error_on_wire.h"
 #include "gradwire/wire/tensor.h"
 
 #include "tests/fuzz/seeds.h"
@@ -132,6 +133,13 @@ void write_frames(const std::filesystem::path& folder) {
         segments.take() + net::encode_plain(net::FrameKind::ping) + net::encode_plain(net::FrameKind::acknowledgement));
 }
 
+void write_errors(const std::filesystem::path& folder) {
+  const auto thrown = encode_thrown(std::make_exception_ptr(std::runtime_error("no luck")), "worker2", "scale");
+  write(folder / "thrown", thrown);
+  write(folder / "passed_on", encode_thrown(decode_error(thrown, "worker2"), "worker1", "through"));
+  write(folder / "refused", encode_refusal(NotFoundError("no function \"scale\""), "worker2", "scale"));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -145,4 +153,5 @@ int main(int argc, char** argv) {
   write_ivalues(folder / "ivalue");
   write_hellos(folder / "hello");
   write_frames(folder / "frames");
+  write_errors(folder / "error");
 }

@@ -92,10 +92,10 @@ TEST(Membership, C24_ADashInANameOfAGrowingGroupIsFine) {
 }
 
 TEST(Membership, AGrowingGroupHandsOutRanksAndTellsOfNewcomers) {
-  Cluster cluster(make_registry());
-  Worker& first = cluster.add();
   std::mutex mutex;
   std::vector<std::string> seen;
+  Cluster cluster(make_registry());
+  Worker& first = cluster.add();
   first.on_peer_event([&](const PeerEvent& event) {
     const std::scoped_lock lock(mutex);
     seen.push_back(event.name + " " + std::string(name_of(event.kind)));

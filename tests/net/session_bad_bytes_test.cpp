@@ -44,11 +44,11 @@ TEST(Session, TheSameNumberBadTwiceEndsTheSession) {
   for (uint64_t attempt = 1; attempt <= 2; ++attempt) {
     auto connection = peer.dial(a.endpoint->record());
     connection->write(net::encode_hello(peer.hello(a, 10 * attempt)));
-    EXPECT_TRUE(world.run_until([&] { return connection->find(net::FrameKind::hello) != nullptr; }));
+    ASSERT_TRUE(world.run_until([&] { return connection->find(net::FrameKind::hello) != nullptr; }));
     std::string bad = RawPeer::message(1, "one");
     bad[net::frame_header_size + 2] = '\x7f';  // a head longer than the frame
     connection->write(bad);
-    EXPECT_TRUE(world.run_until([&] { return connection->closed; }));
+    ASSERT_TRUE(world.run_until([&] { return connection->closed; }));
     EXPECT_EQ(a.recorder->gone.contains(peer.record.incarnation), attempt == 2);
   }
   EXPECT_EQ(a.recorder->gone.at(peer.record.incarnation).reason, GoneReason::fenced);
@@ -69,17 +69,11 @@ TEST(Session, BadBytesAreForgivenOncePerMessage) {
   for (uint64_t number = 1; number <= 3; ++number) {
     auto hurt = linked();
     hurt->write(std::string(100, '\xff'));
-    EXPECT_TRUE(world.run_until([&] { return hurt->closed; }));
+    ASSERT_TRUE(world.run_until([&] { return hurt->closed; }));
     linked()->write(RawPeer::message(number, "again"));
-    EXPECT_TRUE(world.run_until([&] { return heads.size() == number; })) << number;
+    ASSERT_TRUE(world.run_until([&] { return heads.size() == number; })) << number;
   }
   EXPECT_THAT(a.recorder->gone, IsEmpty());
-}
-
-std::string frame(net::FrameKind kind, const std::string& payload, uint64_t number = 0) {
-  std::string bytes;
-  net::encode(bytes, {.payload_size = static_cast<uint32_t>(payload.size()), .kind = kind, .number = number});
-  return bytes + payload;
 }
 
 std::string chunk(uint64_t number, uint32_t part, uint64_t offset, size_t size) {
@@ -87,7 +81,7 @@ std::string chunk(uint64_t number, uint32_t part, uint64_t offset, size_t size) 
   payload.put(part);
   payload.put(offset);
   payload.put_bytes(std::string(size, 'c'));
-  return frame(net::FrameKind::chunk, payload.bytes(), number);
+  return RawPeer::frame(net::FrameKind::chunk, payload.bytes(), number);
 }
 
 // The first message of a session, after `bend` has written over it. Before its placements stand the length of its bytes
@@ -124,10 +118,11 @@ TEST(Session, WhateverIsMalformedClosesTheLinkAndTheReasonIsTold) {  // closes C
       {"frame of unknown kind 0", net::encode_plain(FrameKind{0})},
       {"frame of unknown kind 13", net::encode_plain(FrameKind{13})},
       {"reserved bytes", reserved},
-      {"frame of 16777217 bytes; 16777216 is the most", frame(FrameKind::message, std::string((16U << 20U) + 1, 'x'))},
+      {"frame of 16777217 bytes; 16777216 is the most",
+       RawPeer::frame(FrameKind::message, std::string((16U << 20U) + 1, 'x'))},
       {"frame of kind 1 after Hello", net::encode_plain(FrameKind::hello)},
       {"frame of kind 2 after Hello", net::encode_plain(FrameKind::refused)},
-      {"bytes are wanted", frame(FrameKind::message, "x", 1)},
+      {"bytes are wanted", RawPeer::frame(FrameKind::message, "x", 1)},
       {"bytes are wanted", bent(plain_one, [](Outgoing& o) { o.frame.pop_back(); })},
       {"message of unknown type 5", bent({.type = net::MessageType{5}}, [](Outgoing&) {})},
       {"message with 1000 tensors", bent(plain_one, [](Outgoing& o) { write_over(o, -4, uint32_t{1000}); })},
@@ -144,13 +139,13 @@ TEST(Session, WhateverIsMalformedClosesTheLinkAndTheReasonIsTold) {  // closes C
                                                 for (int part : {0, 1})
                                                   write_over(o, 9 * part, static_cast<uint8_t>(Placement::stream));
                                               })},
-      {"chunk without a place", frame(FrameKind::chunk, "1234", 1)},
+      {"chunk without a place", RawPeer::frame(FrameKind::chunk, "1234", 1)},
       {"10 bytes at 1 of 100000, expected at 0", chunk(1, 0, 1, 10), streamed},
       {"100001 bytes at 0 of 100000, expected at 0", chunk(1, 0, 0, 100001), streamed},
-      {"end of a bulk 1/0 that is not under way", frame(FrameKind::bulk_finished, std::string(4, '\0'), 1)},
-      {"bytes are wanted", frame(FrameKind::bulk_finished, "x", 1)},
+      {"end of a bulk 1/0 that is not under way", RawPeer::frame(FrameKind::bulk_finished, std::string(4, '\0'), 1)},
+      {"bytes are wanted", RawPeer::frame(FrameKind::bulk_finished, "x", 1)},
       {"3 segments announced in 16 bytes",
-       frame(FrameKind::segments, std::string("\3\0\0\0", 4) + std::string(16, 's'))},
+       RawPeer::frame(FrameKind::segments, std::string("\3\0\0\0", 4) + std::string(16, 's'))},
       {"segment 7 freed that was not lent",
        RawPeer::message(1, std::string("\7\0\0\0\0\0\0\0", 8), 0, net::MessageType::free_segments)},
   };
@@ -166,7 +161,7 @@ TEST(Session, WhateverIsMalformedClosesTheLinkAndTheReasonIsTold) {  // closes C
       ASSERT_TRUE(world.run_until([&] { return connection->find(net::FrameKind::hello) != nullptr; }));
       if (attempt == 1) connection->write(one.before);
       connection->write(one.bytes);
-      EXPECT_TRUE(world.run_until([&] { return connection->closed; }, 1s)) << "link " << attempt;
+      ASSERT_TRUE(world.run_until([&] { return connection->closed; }, 1s)) << "link " << attempt;
     }
     ASSERT_TRUE(a.recorder->gone.contains(peer.record.incarnation));
     EXPECT_THAT(a.recorder->gone.at(peer.record.incarnation).why,
@@ -190,25 +185,44 @@ TEST(Session, AConnectionThatDoesNotSpeakTheProtocolIsClosed) {  // closes C21
       std::string(100, '\0'),
       std::string(100, '\xff'),
       RawPeer::message(1, "no Hello"),
-      frame(net::FrameKind::hello, "WIREGRAD" + payload.substr(8)),
-      frame(net::FrameKind::hello, payload + "more"),
-      frame(net::FrameKind::hello, payload.substr(0, payload.size() - 1)),
-      frame(net::FrameKind::hello, payload.substr(0, payload.size() - 1) + '\1'),  // segments that are not there
-      frame(net::FrameKind::hello, bent_hello([](net::Hello& one) { one.mine.incarnation = Incarnation::none; })),
+      RawPeer::frame(net::FrameKind::message, payload),
+      RawPeer::frame(net::FrameKind::hello, "WIREGRAD" + payload.substr(8)),
+      RawPeer::frame(net::FrameKind::hello, payload + "more"),
+      RawPeer::frame(net::FrameKind::hello, payload.substr(0, payload.size() - 1)),
+      RawPeer::frame(net::FrameKind::hello,
+                     payload.substr(0, payload.size() - 1) + '\1'),  // segments that are not there
+      RawPeer::frame(net::FrameKind::hello,
+                     bent_hello([](net::Hello& one) { one.mine.incarnation = Incarnation::none; })),
       // Longer than any Hello: that is seen before it has come.
-      frame(net::FrameKind::hello, std::string(2U << 20U, 'x')).substr(0, 100),
+      RawPeer::frame(net::FrameKind::hello, std::string(2U << 20U, 'x')).substr(0, 100),
   };
   for (size_t i = 0; i < openings.size(); ++i) {
     auto connection = peer.dial(a.endpoint->record());
     connection->write(openings[i]);
-    EXPECT_TRUE(world.run_until([&] { return connection->closed; }, 1s)) << i;
+    ASSERT_TRUE(world.run_until([&] { return connection->closed; }, 1s)) << i;
     EXPECT_THAT(connection->frames, IsEmpty()) << i;
   }
   EXPECT_THAT(a.endpoint->sessions(), IsEmpty());
   auto connection = peer.dial(a.endpoint->record());
   connection->write(hello);
-  EXPECT_TRUE(world.run_until([&] { return connection->find(net::FrameKind::hello) != nullptr; }))
+  ASSERT_TRUE(world.run_until([&] { return connection->find(net::FrameKind::hello) != nullptr; }))
       << "the worker lives";
+}
+
+TEST(Hello, ThatListsMoreThanItHoldsIsRefusedBeforeAnythingIsAllocated) {  // closes C21
+  const std::string empty = net::encode_hello({.mine = {.incarnation = Incarnation{1}}}).substr(net::frame_header_size);
+  const auto refusal = [&](size_t count_at) -> std::string {
+    std::string payload = empty;
+    payload[payload.size() - count_at + 3] = '\1';  // 2^24 of them
+    try {
+      (void)net::decode_hello(payload);
+    } catch (const wire::MalformedError& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  };
+  EXPECT_EQ(refusal(8), "Hello lists 16777216 bulks, and ends before them");
+  EXPECT_EQ(refusal(4), "Hello lists 16777216 segments, and ends before them");
 }
 
 TEST(Session, AnAnswerToHelloThatIsNoneEndsTheDialAndItDialsAgain) {  // closes C21
@@ -223,7 +237,7 @@ TEST(Session, AnAnswerToHelloThatIsNoneEndsTheDialAndItDialsAgain) {  // closes 
     const std::string answers[] = {std::string(100, '\xff'), RawPeer::message(1, "early"), chunk(1, 0, 0, 1),
                                    net::encode_hello(stranger.hello(a)), net::encode_hello(for_another)};
     peer.dialled()->write(answers[which]);
-    EXPECT_TRUE(world.run_until([&] { return peer.accepted[0]->closed && peer.accepted.size() == 2; }, 1s));
+    ASSERT_TRUE(world.run_until([&] { return peer.accepted[0]->closed && peer.accepted.size() == 2; }, 1s));
     EXPECT_FALSE(session->ended());
     EXPECT_THAT(a.recorder->heads[peer.record.incarnation], IsEmpty());
   }

@@ -18,7 +18,7 @@ TEST(Session, L8_DeathIsDeclaredOnceWhenTheAddressRefuses) {
   world.link(a, b);
   const net::Record record = b.endpoint->record();
   b.endpoint->close();
-  EXPECT_TRUE(world.run_until([&] { return a.recorder->gone.contains(record.incarnation); }, 1s));
+  ASSERT_TRUE(world.run_until([&] { return a.recorder->gone.contains(record.incarnation); }, 1s));
   EXPECT_EQ(a.recorder->gone.at(record.incarnation).reason, GoneReason::died);
   try {
     a.endpoint->session(record)->send({.type = plain}, net::Admission::always);
@@ -35,13 +35,13 @@ TEST(Session, L8_APartitionLongerThanTheTimeoutIsDeathOnBothSidesAndTheOtherIsTo
   world.send(a, b, "x");
   world.run_until([&] { return world.received(b, a).size() == 1; });
   world.network.cut("a", "b");
-  EXPECT_TRUE(world.run_until([&] { return !a.recorder->gone.empty(); }, 20s));
+  ASSERT_TRUE(world.run_until([&] { return !a.recorder->gone.empty(); }, 20s));
   EXPECT_EQ(a.recorder->gone.at(b.incarnation()).reason, GoneReason::died);
   EXPECT_THAT(b.recorder->gone, IsEmpty());
   world.send(b, a, "from the dead");
   world.network.heal("a", "b");
   // b was declared dead while it lives: it is fenced, and nothing it sent is delivered (S2).
-  EXPECT_TRUE(world.run_until([&] { return !b.recorder->gone.empty(); }, 60s));
+  ASSERT_TRUE(world.run_until([&] { return !b.recorder->gone.empty(); }, 60s));
   EXPECT_EQ(b.recorder->gone.at(a.incarnation()).reason, GoneReason::fenced);
   EXPECT_THAT(world.received(a, b), IsEmpty());
 }
@@ -57,10 +57,10 @@ TEST(Session, L8_ARestartedWorkerIsANewIncarnationAndTheOldOneIsDead) {
   b.endpoint->close();
   Node again = world.node("b");
   world.network.heal("a", "b");
-  EXPECT_TRUE(world.run_until([&] { return a.recorder->gone.contains(old); }, 60s));
+  ASSERT_TRUE(world.run_until([&] { return a.recorder->gone.contains(old); }, 60s));
   EXPECT_THAT(a.recorder->gone.at(old).why, HasSubstr("answers at its address"));
   world.send(a, again, "to the second life");
-  EXPECT_TRUE(world.run_until([&] { return world.received(again, a).size() == 1; }));
+  ASSERT_TRUE(world.run_until([&] { return world.received(again, a).size() == 1; }));
   EXPECT_THAT(world.received(again, a), ElementsAre("to the second life"));
 }
 
@@ -71,12 +71,38 @@ TEST(Session, L8_AnotherIncarnationUnderTheNameProvesNothing) {
   RawPeer impostor(world, "b");
   auto connection = impostor.dial(a.endpoint->record());
   connection->write(net::encode_hello(impostor.hello(a)));
-  EXPECT_TRUE(world.run_until([&] { return connection->find(net::FrameKind::hello) != nullptr; }));
+  ASSERT_TRUE(world.run_until([&] { return connection->find(net::FrameKind::hello) != nullptr; }));
   world.loop->run_for(1s);
   EXPECT_THAT(a.recorder->gone, IsEmpty());
   impostor.close();
   world.send(a, b, "y");
-  EXPECT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }));
+  ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }));
+}
+
+TEST(Session, L8_FencedOnALinkEndsTheSessionAtOnce) {
+  NetWorld world;
+  Node a = world.node("a");
+  RawPeer peer(world, "peer");
+  auto connection = peer.dial(a.endpoint->record());
+  connection->write(net::encode_hello(peer.hello(a)));
+  connection->write(net::encode_plain(net::FrameKind::fenced) + RawPeer::message(1, "from the dead"));
+  ASSERT_TRUE(world.run_until([&] { return a.recorder->gone.contains(peer.record.incarnation); }, 1s));
+  EXPECT_EQ(a.recorder->gone.at(peer.record.incarnation).reason, GoneReason::fenced);
+  EXPECT_THAT(a.recorder->heads[peer.record.incarnation], IsEmpty());
+}
+
+TEST(Session, L8_ATensorThatHasNotAllComeIsLostWithItsSender) {
+  NetWorld world;
+  world.network.set_delay([] { return net::Duration(1000); });
+  Node a = world.node("a"), b = world.node("b", {.peer_timeout = 8s});
+  world.session(a, b)->send({.type = plain, .payload = {.tensors = {at::arange(1024 * 1024)}}}, net::Admission::always);
+  ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 1; }));
+  world.network.cut("a", "b");
+  auto arrival = b.recorder->arrivals[a.incarnation()].at(0);
+  EXPECT_FALSE(arrival->settled());
+  ASSERT_TRUE(world.run_until([&] { return !b.recorder->gone.empty(); }, 20s));
+  ASSERT_TRUE(arrival->settled()) << "no one waits for it any more";
+  EXPECT_THROW(arrival->take(), PeerGoneError);
 }
 
 TEST(Session, L9_GoodbyeIsNotDeath) {
@@ -85,7 +111,7 @@ TEST(Session, L9_GoodbyeIsNotDeath) {
   for (int i = 0; i < 10; ++i) world.send(a, b, std::to_string(i));
   bool left = false;
   a.endpoint->leave(10s, [&] { left = true; });
-  EXPECT_TRUE(world.run_until([&] { return left; }, 5s));
+  ASSERT_TRUE(world.run_until([&] { return left; }, 5s));
   EXPECT_EQ(world.received(b, a), numbers(10)) << "what was sent before arrives before";
   EXPECT_EQ(b.recorder->gone.at(a.incarnation()).reason, GoneReason::left);
 }
@@ -98,7 +124,7 @@ TEST(Session, L9_GoodbyeIsAcknowledgedBeforeTheLinkIsClosed) {
   connection->write(net::encode_hello(peer.hello(a)));
   connection->write(RawPeer::message(1, "last"));
   connection->write(RawPeer::message(2, "", 0, net::MessageType::goodbye));
-  EXPECT_TRUE(world.run_until([&] { return connection->closed; }));
+  ASSERT_TRUE(world.run_until([&] { return connection->closed; }));
   ASSERT_NE(connection->find(net::FrameKind::acknowledgement), nullptr);
   EXPECT_EQ(connection->frames.back().first.acknowledged, 2U);
   EXPECT_EQ(a.recorder->gone.at(peer.record.incarnation).reason, GoneReason::left);
@@ -112,8 +138,45 @@ TEST(Session, L9_GoodbyeDoesNotWaitForRoom) {
   bool left = false;
   a.endpoint->leave(10s, [&] { left = true; });
   EXPECT_EQ(world.session(a, b)->statistics().sent, 2U) << "the message and, behind it, goodbye";
-  EXPECT_TRUE(world.run_until([&] { return left; }, 5s));
+  ASSERT_TRUE(world.run_until([&] { return left; }, 5s));
   EXPECT_EQ(b.recorder->gone.at(a.incarnation()).reason, GoneReason::left);
+}
+
+TEST(Session, L9_GoodbyeComesBehindWhatWaitsForRoom) {
+  NetWorld world;
+  Node a = world.node("a", {.max_outgoing_bytes = 100}), b = world.node("b");
+  for (int i = 0; i < 10; ++i) world.send(a, b, std::to_string(i), net::Admission::waits_for_room);
+  bool left = false;
+  a.endpoint->leave(10s, [&] { left = true; });
+  ASSERT_TRUE(world.run_until([&] { return left; }, 5s));
+  EXPECT_EQ(world.received(b, a), numbers(10));
+  EXPECT_EQ(b.recorder->gone.at(a.incarnation()).reason, GoneReason::left);
+}
+
+TEST(Session, L9_TheLeaverIsDoneWhenItsGoodbyeIsAcknowledgedByAFrameOrByTheNextHello) {
+  for (bool by_hello : {false, true}) {
+    SCOPED_TRACE(by_hello);
+    NetWorld world;
+    Node a = world.node("a");
+    RawPeer peer(world, "peer");
+    a.endpoint->session(peer.record);
+    auto connection = peer.dialled();
+    connection->write(net::encode_hello(peer.hello(a)));
+    bool left = false;
+    a.endpoint->leave(20s, [&] { left = true; });
+    ASSERT_TRUE(world.run_until([&] { return connection->find(net::FrameKind::message) != nullptr; }));
+    world.loop->run_for(1s);
+    EXPECT_FALSE(left);
+    if (by_hello) {
+      net::Hello hello = peer.hello(a, 5);
+      hello.last_handled = 1;
+      peer.dial(a.endpoint->record())->write(net::encode_hello(hello));
+    } else {
+      connection->write(net::encode_plain(net::FrameKind::acknowledgement, 0, 1));
+    }
+    EXPECT_TRUE(world.run_until([&] { return left; }, 1s));
+    EXPECT_EQ(a.recorder->gone.at(peer.record.incarnation).reason, GoneReason::left);
+  }
 }
 
 TEST(Session, L9_GoodbyeDoesNotOvertakeTheBytesOfALargeTensor) {
@@ -124,7 +187,7 @@ TEST(Session, L9_GoodbyeDoesNotOvertakeTheBytesOfALargeTensor) {
   world.session(a, b)->send({.type = plain, .payload = {.tensors = {large}}}, net::Admission::always);
   bool left = false;
   a.endpoint->leave(60s, [&] { left = true; });
-  EXPECT_TRUE(world.run_until([&] { return left; }, 30s));
+  ASSERT_TRUE(world.run_until([&] { return left; }, 30s));
   EXPECT_EQ(b.recorder->gone.at(a.incarnation()).reason, GoneReason::left);
   EXPECT_TRUE(b.recorder->arrivals[a.incarnation()].at(0)->take().tensors.at(0).equal(large));
 }
@@ -152,7 +215,7 @@ TEST(Session, L9_TheLeaverWaitsUntilItsGoodbyeWasHeard) {
   a.endpoint->leave(60s, [&] { left = true; });
   world.loop->run_for(1s);
   EXPECT_FALSE(left) << "the goodbye went into a half-open link";
-  EXPECT_TRUE(world.run_until([&] { return left; }, 30s));
+  ASSERT_TRUE(world.run_until([&] { return left; }, 30s));
   a.endpoint->close();
   world.loop->run_for(1s);
   EXPECT_EQ(b.recorder->gone.at(a.incarnation()).reason, GoneReason::left);
@@ -165,7 +228,7 @@ TEST(Session, L9_AGoodbyeThatIsNeverHeardEndsAfterItsLimit) {
   world.network.cut("a", "b");
   bool left = false;
   a.endpoint->leave(3s, [&] { left = true; });
-  EXPECT_TRUE(world.run_until([&] { return left; }, 4s));
+  ASSERT_TRUE(world.run_until([&] { return left; }, 4s));
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ TEST(Session, L1_SimultaneousDialsEndInOneLink) {
     Node a = world.node("a"), b = world.node("b");
     world.send(a, b, "from a");
     world.send(b, a, "from b");
-    EXPECT_TRUE(world.run_until([&] { return world.received(b, a).size() == 1 && world.received(a, b).size() == 1; }))
+    ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 1 && world.received(a, b).size() == 1; }))
         << seed;
     world.loop->run_for(1s);
     EXPECT_TRUE(world.linked(a, b)) << seed;
@@ -50,7 +50,7 @@ TEST(Session, L1_ADialWithoutAnAnswerIsGivenUpAfterATimerThatBacksOff) {
   }
   EXPECT_TRUE(silent.accepted[0]->closed);
   EXPECT_TRUE(silent.accepted[1]->closed);
-  EXPECT_GT(dials[2] - dials[1], dials[1] - dials[0]);
+  EXPECT_GT(2 * (dials[2] - dials[1]), 3 * (dials[1] - dials[0]));
 }
 
 TEST(Session, L3_ALinkOfLowerRankIsRefusedWithoutEffect) {
@@ -59,14 +59,14 @@ TEST(Session, L3_ALinkOfLowerRankIsRefusedWithoutEffect) {
   RawPeer peer(world, "peer");
   auto first = peer.dial(a.endpoint->record());
   first->write(net::encode_hello(peer.hello(a, 7)));
-  EXPECT_TRUE(world.run_until([&] { return first->find(net::FrameKind::hello) != nullptr; }));
+  ASSERT_TRUE(world.run_until([&] { return first->find(net::FrameKind::hello) != nullptr; }));
   first->write(RawPeer::message(1, "one"));
   auto second = peer.dial(a.endpoint->record());
   second->write(net::encode_hello(peer.hello(a, 7)));
-  EXPECT_TRUE(world.run_until([&] { return second->find(net::FrameKind::refused) != nullptr; }));
+  ASSERT_TRUE(world.run_until([&] { return second->find(net::FrameKind::refused) != nullptr; }));
   EXPECT_EQ(second->find(net::FrameKind::refused)->number, 7U);
   first->write(RawPeer::message(2, "two"));
-  EXPECT_TRUE(world.run_until([&] { return a.recorder->heads[peer.record.incarnation].size() == 2; }));
+  ASSERT_TRUE(world.run_until([&] { return a.recorder->heads[peer.record.incarnation].size() == 2; }));
   EXPECT_FALSE(first->closed);
 }
 
@@ -77,17 +77,17 @@ TEST(Session, L3_ALinkOfHigherRankReplacesTheCurrentOne) {
   auto first = peer.dial(a.endpoint->record());
   first->write(net::encode_hello(peer.hello(a, 1)));
   first->write(RawPeer::message(1, "one"));
-  EXPECT_TRUE(world.run_until([&] { return a.recorder->heads[peer.record.incarnation].size() == 1; }));
+  ASSERT_TRUE(world.run_until([&] { return a.recorder->heads[peer.record.incarnation].size() == 1; }));
   auto second = peer.dial(a.endpoint->record());
   net::Hello hello = peer.hello(a, 2);
   second->write(net::encode_hello(hello));
-  EXPECT_TRUE(world.run_until([&] { return second->find(net::FrameKind::hello) != nullptr && first->closed; }));
+  ASSERT_TRUE(world.run_until([&] { return second->find(net::FrameKind::hello) != nullptr && first->closed; }));
   EXPECT_EQ(net::decode_hello(second->frames[0].second).last_handled, 1U)
       << "L2: sampled after the old link was stopped";
   // The old link is stopped (L2): what it still brings is not handled.
   first->write(RawPeer::message(2, "late"));
   second->write(RawPeer::message(2, "two"));
-  EXPECT_TRUE(world.run_until([&] { return a.recorder->heads[peer.record.incarnation].size() == 2; }));
+  ASSERT_TRUE(world.run_until([&] { return a.recorder->heads[peer.record.incarnation].size() == 2; }));
   EXPECT_THAT(a.recorder->heads[peer.record.incarnation], ElementsAre("one", "two"));
 }
 
@@ -119,6 +119,27 @@ TEST(Session, L2_NothingOfTheOldLinkIsHandledOnceHelloIsSampled) {
   EXPECT_LT(dropped, 290);
 }
 
+TEST(Session, L2_WhatWasReadBehindTheFrameThatStoppedTheLinkIsDropped) {
+  NetWorld world;
+  Node a = world.node("a");
+  RawPeer peer(world, "peer");
+  const auto& handled = a.recorder->heads[peer.record.incarnation];
+  auto first = peer.dial(a.endpoint->record());
+  first->write(net::encode_hello(peer.hello(a)));
+  ASSERT_TRUE(world.run_until([&] { return first->find(net::FrameKind::hello) != nullptr; }));
+  // A segment without its descriptor: the link is to be re-made without them.
+  first->write(RawPeer::frame(net::FrameKind::segments, std::string("\1\0\0\0", 4) + std::string(16, 's')) +
+               RawPeer::message(1, "one"));
+  auto second = peer.dialled();
+  EXPECT_TRUE(first->closed);
+  EXPECT_THAT(handled, IsEmpty());
+  EXPECT_EQ(net::decode_hello(second->frames[0].second).last_handled, 0U);
+  second->write(net::encode_hello(peer.hello(a)));
+  second->write(RawPeer::message(1, "one"));
+  ASSERT_TRUE(world.run_until([&] { return handled.size() == 1; }));
+  EXPECT_THAT(a.recorder->gone, IsEmpty());
+}
+
 TEST(Session, L3_AHelloForAnotherIncarnationIsAnsweredWithNotMe) {
   NetWorld world;
   Node a = world.node("a");
@@ -127,7 +148,7 @@ TEST(Session, L3_AHelloForAnotherIncarnationIsAnsweredWithNotMe) {
   net::Hello hello = peer.hello(a);
   hello.yours = Incarnation{42};
   connection->write(net::encode_hello(hello));
-  EXPECT_TRUE(world.run_until([&] { return connection->find(net::FrameKind::not_me) != nullptr; }));
+  ASSERT_TRUE(world.run_until([&] { return connection->find(net::FrameKind::not_me) != nullptr; }));
   EXPECT_EQ(connection->find(net::FrameKind::not_me)->number, static_cast<uint64_t>(a.incarnation()));
   EXPECT_THAT(a.endpoint->sessions(), IsEmpty());
 }
@@ -142,7 +163,7 @@ TEST(Session, L4_SendsNothingButHelloUntilItHasTheAcceptors) {
   EXPECT_THAT(connection->frames, SizeIs(1));
   EXPECT_EQ(connection->frames[0].first.kind, net::FrameKind::hello);
   connection->write(net::encode_hello(peer.hello(a)));
-  EXPECT_TRUE(world.run_until([&] { return connection->find(net::FrameKind::message) != nullptr; }));
+  ASSERT_TRUE(world.run_until([&] { return connection->find(net::FrameKind::message) != nullptr; }));
 }
 
 TEST(Session, L4_AfterRefusedItWaitsForThePeersLinkUntilItsTimerEnds) {
@@ -154,7 +175,7 @@ TEST(Session, L4_AfterRefusedItWaitsForThePeersLinkUntilItsTimerEnds) {
   connection->write(net::encode_plain(net::FrameKind::refused, 5));
   world.loop->run_for(300ms);
   EXPECT_THAT(peer.accepted, SizeIs(1)) << "it waits";
-  EXPECT_TRUE(world.run_until([&] { return peer.accepted.size() == 2 && !peer.accepted[1]->frames.empty(); }, 5s));
+  ASSERT_TRUE(world.run_until([&] { return peer.accepted.size() == 2 && !peer.accepted[1]->frames.empty(); }, 5s));
   EXPECT_EQ(net::decode_hello(peer.accepted[1]->frames[0].second).attempt, 6U)
       << "L1: above the attempt that refused it";
 }
@@ -166,7 +187,7 @@ TEST(Session, L4_AConnectionWithoutHelloIsClosedAfterTheTimer) {
   auto connection = peer.dial(a.endpoint->record());
   world.loop->run_for(500ms);
   EXPECT_FALSE(connection->closed);
-  EXPECT_TRUE(world.run_until([&] { return connection->closed; }, 2s));
+  ASSERT_TRUE(world.run_until([&] { return connection->closed; }, 2s));
 }
 
 TEST(Session, L5_ALinkSilentAlthoughPingedIsBroken) {
@@ -176,7 +197,7 @@ TEST(Session, L5_ALinkSilentAlthoughPingedIsBroken) {
   const uint64_t links = world.session(a, b)->statistics().links;
   world.network.break_links("a", "b", net::Noticed::by_neither);
   world.send(a, b, "into the void");
-  EXPECT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }, 7s));
+  ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }, 7s));
   EXPECT_GT(world.session(a, b)->statistics().links, links);
   EXPECT_THAT(a.recorder->gone, IsEmpty());
   EXPECT_THAT(b.recorder->gone, IsEmpty());
@@ -199,13 +220,13 @@ TEST(Session, AnotherVersionIsToldSoInASentence) {
   net::Hello hello = peer.hello(a);
   hello.version = 9;
   connection->write(net::encode_hello(hello));
-  EXPECT_TRUE(world.run_until([&] { return connection->closed; }));
+  ASSERT_TRUE(world.run_until([&] { return connection->closed; }));
   ASSERT_NE(connection->find(net::FrameKind::incompatible), nullptr);
   EXPECT_EQ(connection->frames[0].second,
             "a speaks version 1 of the protocol, the caller version 9: use one release on both");
 }
 
-TEST(Session, AReplayedConnectionIsRefused) {
+TEST(Session, L3_AReplayedConnectionIsRefused) {
   NetWorld world;
   Node a = world.node("a"), b = world.node("b");
   world.link(a, b);
@@ -213,7 +234,7 @@ TEST(Session, AReplayedConnectionIsRefused) {
   world.network.replay("a", "b");
   world.loop->run_for(1s);
   world.send(a, b, "y");
-  EXPECT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }));
+  ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }));
   EXPECT_THAT(world.received(b, a), ElementsAre("x", "y"));
 }
 

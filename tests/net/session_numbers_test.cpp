@@ -11,6 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 TEST(Session, L7_ABulkGoesOnWhereItWasAfterABreak) {
   NetWorld world;
@@ -25,9 +26,9 @@ TEST(Session, L7_ABulkGoesOnWhereItWasAfterABreak) {
     world.loop->run_for(net::Duration(world.loop->random()() % 60000));
     world.network.break_links("a", "b");
   }
-  EXPECT_TRUE(world.run_until([&] { return world.received(b, a).size() == 1; }));
+  ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 1; }));
   auto arrival = b.recorder->arrivals[a.incarnation()][0];
-  EXPECT_TRUE(world.run_until([&] { return arrival->settled(); }));
+  ASSERT_TRUE(world.run_until([&] { return arrival->settled(); }));
   const wire::Payload payload = arrival->take();
   EXPECT_EQ(payload.bytes, bytes);
   EXPECT_TRUE(payload.tensors.at(0).equal(large));
@@ -36,19 +37,6 @@ TEST(Session, L7_ABulkGoesOnWhereItWasAfterABreak) {
   EXPECT_GT(world.session(a, b)->statistics().links, 2U);
   world.loop->run_for(1s);
   EXPECT_EQ(world.session(a, b)->statistics().held_bytes, 0U);
-}
-
-TEST(Session, RefusesAMessageBeyondItsBoundAndLives) {
-  NetWorld world;
-  Node a = world.node("a"), b = world.node("b", {.inbox = {.largest_message = 1000000}});
-  world.session(a, b)->send({.type = plain, .payload = {.tensors = {at::ones({1000, 1000})}}}, net::Admission::always);
-  world.send(a, b, "next");
-  EXPECT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }));
-  EXPECT_THAT(b.recorder->refusals[0], HasSubstr("4000000 bytes; 1000000 is the most"));
-  EXPECT_EQ(b.recorder->arrivals[a.incarnation()][0], nullptr);
-  EXPECT_EQ(b.recorder->refusals[1], "");
-  world.loop->run_for(1s);
-  EXPECT_EQ(world.session(a, b)->statistics().held_bytes, 0U) << "a refused bulk is acknowledged as finished (L7)";
 }
 
 TEST(Session, L6_AMessageThatIsNotTheNextEndsTheSessionOnBothSides) {
@@ -60,8 +48,8 @@ TEST(Session, L6_AMessageThatIsNotTheNextEndsTheSessionOnBothSides) {
     connection->write(net::encode_hello(peer.hello(a)));
     connection->write(RawPeer::message(1, "one"));
     connection->write(RawPeer::message(number, "wrong"));
-    EXPECT_TRUE(world.run_until([&] { return connection->closed; }));
-    EXPECT_NE(connection->find(net::FrameKind::fenced), nullptr);
+    ASSERT_TRUE(world.run_until([&] { return connection->closed; }));
+    ASSERT_NE(connection->find(net::FrameKind::fenced), nullptr);
     EXPECT_THAT(a.recorder->heads[peer.record.incarnation], ElementsAre("one"));
     EXPECT_EQ(a.recorder->gone.at(peer.record.incarnation).reason, GoneReason::fenced);
   }
@@ -74,7 +62,7 @@ TEST(Session, L6_AnAcknowledgementOfWhatWasNeverSentEndsTheSession) {
   auto connection = peer.dial(a.endpoint->record());
   connection->write(net::encode_hello(peer.hello(a)));
   connection->write(net::encode_plain(net::FrameKind::acknowledgement, 0, 1));
-  EXPECT_TRUE(world.run_until([&] { return a.recorder->gone.contains(peer.record.incarnation); }));
+  ASSERT_TRUE(world.run_until([&] { return a.recorder->gone.contains(peer.record.incarnation); }));
   EXPECT_THAT(a.recorder->gone.at(peer.record.incarnation).why, HasSubstr("acknowledges message 1"));
 }
 
@@ -86,13 +74,53 @@ TEST(Session, L6_ResumesBehindWhatThePeerHasHandled) {
     a.endpoint->session(peer.record)->send({.type = plain, .head = "m"}, net::Admission::always);
   auto connection = peer.dialled();
   connection->write(net::encode_hello(peer.hello(a)));
-  EXPECT_TRUE(world.run_until([&] { return connection->frames.size() == 4; }));
+  ASSERT_TRUE(world.run_until([&] { return connection->frames.size() == 4; }));
   auto next = peer.dial(a.endpoint->record());
   net::Hello hello = peer.hello(a, 5);
   hello.last_handled = 2;  // the third was lost
   next->write(net::encode_hello(hello));
-  EXPECT_TRUE(world.run_until([&] { return next->find(net::FrameKind::message) != nullptr; }));
+  ASSERT_TRUE(world.run_until([&] { return next->find(net::FrameKind::message) != nullptr; }));
   EXPECT_EQ(next->find(net::FrameKind::message)->number, 3U);
+}
+
+TEST(Session, L7_ABulkGoesOnAsTheNextHelloSays) {
+  struct Case {
+    uint64_t last_handled;
+    std::vector<net::BulkOffset> listed;
+    std::vector<uint64_t> first_chunk;  // its offset on the next link; none if no chunk comes
+  };
+  const std::vector<Case> cases = {
+      {0, {}, {0}},                          // the header was lost: from 0, behind it
+      {1, {{1, 1, 300000}}, {300000}},       // listed: from there
+      {1, {}, {}},                           // handled and not listed: finished
+      {1, {{1, 2, 300000}, {2, 1, 7}}, {}},  // others are
+  };
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(i);
+    NetWorld world;
+    Node a = world.node("a");
+    RawPeer peer(world, "peer");
+    auto session = a.endpoint->session(peer.record);
+    session->send({.type = plain, .payload = {.tensors = {at::arange(1024 * 1024)}}}, net::Admission::always);
+    auto first = peer.dialled();
+    first->write(net::encode_hello(peer.hello(a)));
+    ASSERT_TRUE(world.run_until([&] { return first->chunks.size() >= 3; }));
+    auto next = peer.dial(a.endpoint->record());
+    net::Hello hello = peer.hello(a, 5);
+    hello.last_handled = cases[i].last_handled;
+    hello.unfinished_bulks = cases[i].listed;
+    next->write(net::encode_hello(hello));
+    ASSERT_TRUE(world.run_until([&] { return next->find(net::FrameKind::hello) != nullptr; }));
+    world.loop->run_for(1s);
+    EXPECT_EQ(next->find(net::FrameKind::message) != nullptr, cases[i].last_handled == 0);
+    ASSERT_EQ(next->chunks.empty(), cases[i].first_chunk.empty());
+    if (next->chunks.empty()) {
+      EXPECT_EQ(session->statistics().held_bytes, 0U) << "its bytes are released";
+    } else {
+      EXPECT_EQ(next->chunks[0].offset, cases[i].first_chunk[0]);
+    }
+    EXPECT_THAT(a.recorder->gone, IsEmpty());
+  }
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ TEST(Session, DeliversMessagesInOrderBothWays) {
     world.send(a, b, std::to_string(i));
     world.send(b, a, std::to_string(i));
   }
-  EXPECT_TRUE(
+  ASSERT_TRUE(
       world.run_until([&] { return world.received(b, a).size() == 100 && world.received(a, b).size() == 100; }));
   EXPECT_EQ(world.received(b, a), numbers(100));
   EXPECT_EQ(world.received(a, b), numbers(100));
@@ -37,7 +37,7 @@ TEST(Session, S1_ResumesAfterABrokenLinkWithoutLossOrRepetition) {  // closes C7
     if (i % 10 == 5) world.network.break_links("a", "b");
     world.loop->run_for(300ns);
   }
-  EXPECT_TRUE(world.run_until([&] { return world.received(b, a).size() == 100; }));
+  ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 100; }));
   world.loop->run_for(1s);
   EXPECT_EQ(world.received(b, a), numbers(100));
   EXPECT_GT(world.session(a, b)->statistics().links, 3U);
@@ -55,7 +55,7 @@ TEST(Session, S3_KeepsMemoryBoundedTowardsAPeerThatDoesNotRead) {
   EXPECT_LE(world.session(a, b)->statistics().held_bytes, 10000U);
   EXPECT_FALSE(world.session(a, b)->wait_for_room(place, std::chrono::steady_clock::now()));
   world.network.heal("a", "b");
-  EXPECT_TRUE(world.run_until([&] { return world.received(b, a).size() == 101; }));
+  ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 101; }));
   EXPECT_TRUE(world.session(a, b)->wait_for_room(place, std::chrono::steady_clock::now()));
   world.loop->run_for(1s);
   EXPECT_EQ(world.session(a, b)->statistics().held_bytes, 0U);
@@ -68,7 +68,7 @@ TEST(Session, S3_RepliesAndControlMessagesDoNotWaitForRoom) {
   for (int i = 0; i < 10; ++i) world.send(a, b, std::string(100, 'x'), net::Admission::waits_for_room);
   world.send(a, b, "control", net::Admission::always);
   world.network.heal("a", "b");
-  EXPECT_TRUE(world.run_until([&] { return world.received(b, a).size() == 11; }));
+  ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 11; }));
   EXPECT_EQ(world.received(b, a)[1], "control");
 }
 
@@ -77,7 +77,21 @@ TEST(Session, S3_AMessageLargerThanTheLimitGoesAlone) {
   Node a = world.node("a", {.max_outgoing_bytes = 100}), b = world.node("b");
   world.send(a, b, std::string(5000, 'x'), net::Admission::waits_for_room);
   world.send(a, b, "small", net::Admission::waits_for_room);
-  EXPECT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }));
+  ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }));
+}
+
+TEST(Session, S3_RefusesAMessageBeyondItsBoundAndLives) {
+  NetWorld world;
+  Node a = world.node("a"), b = world.node("b", {.inbox = {.largest_message = 1000000}});
+  world.session(a, b)->send({.type = plain, .payload = {.tensors = {at::ones({1000, 1000})}}}, net::Admission::always);
+  world.send(a, b, "next");
+  ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }));
+  EXPECT_THAT(b.recorder->refusals[0], HasSubstr("4000000 bytes; 1000000 is the most"));
+  EXPECT_EQ(b.recorder->arrivals[a.incarnation()][0], nullptr);
+  EXPECT_EQ(b.recorder->refusals[1], "");
+  world.loop->run_for(1s);
+  EXPECT_EQ(world.session(a, b)->statistics().held_bytes, 0U) << "a refused bulk is acknowledged as finished (L7)";
+  EXPECT_EQ(world.session(a, b)->statistics().links, 1U) << "its chunks are dropped (L7)";
 }
 
 TEST(Session, S3_WhatIsIncompleteIsBoundedAndWhatIsBeyondIsRefused) {
@@ -107,14 +121,33 @@ TEST(Session, S4_ALargeTransferDoesNotHoldUpSmallMessages) {
   Node a = world.node("a"), b = world.node("b");
   const at::Tensor large = at::arange(1536 * 1024);  // 12 MB of int64: less than the largest frame
   world.session(a, b)->send({.type = plain, .head = "large", .payload = {.tensors = {large}}}, net::Admission::always);
-  world.send(a, b, "small");
-  EXPECT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }));
+  ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 1; }));
   auto arrival = b.recorder->arrivals[a.incarnation()][0];
+  world.send(a, b, "small");  // its bytes are being written
+  ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }));
   EXPECT_FALSE(arrival->settled()) << "the small message arrived while the large one is still under way";
-  EXPECT_TRUE(world.run_until([&] { return arrival->settled(); }));
+  ASSERT_TRUE(world.run_until([&] { return arrival->settled(); }));
   EXPECT_TRUE(arrival->take().tensors.at(0).equal(large));
   world.loop->run_for(1s);
   EXPECT_EQ(world.session(a, b)->statistics().held_bytes, 0U);
+}
+
+TEST(Session, SendsOnlyTheElementsOfAView) {  // closes C13
+  NetWorld world;
+  Node a = world.node("a"), b = world.node("b");
+  const at::Tensor base = at::arange(1000 * 1000).view({1000, 1000});  // 8 MB
+  for (const at::Tensor& view : {base[7], base.select(1, 7), base.narrow(1, 10, 100)}) {
+    world.session(a, b)->send({.type = plain, .payload = {.tensors = {view}}}, net::Admission::always);
+    EXPECT_LT(world.session(a, b)->statistics().held_bytes, view.nbytes() + 500);
+    const size_t count = world.received(b, a).size() + 1;
+    ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == count; }));
+    auto arrival = b.recorder->arrivals[a.incarnation()].back();
+    ASSERT_TRUE(world.run_until([&] { return arrival->settled(); }));
+    const at::Tensor arrived = arrival->take().tensors.at(0);
+    EXPECT_TRUE(arrived.equal(view));
+    EXPECT_EQ(arrived.storage().nbytes(), view.nbytes());
+    ASSERT_TRUE(world.run_until([&] { return world.session(a, b)->statistics().held_bytes == 0; }));
+  }
 }
 
 TEST(Session, S4_TheTensorsDescriptionsAreThereBeforeTheirBytes) {
@@ -127,17 +160,17 @@ TEST(Session, S4_TheTensorsDescriptionsAreThereBeforeTheirBytes) {
     sizes.assign(seen.begin(), seen.end());
   };
   world.session(a, b)->send({.type = plain, .payload = {.tensors = {at::ones({1000, 1000})}}}, net::Admission::always);
-  EXPECT_TRUE(world.run_until([&] { return !sizes.empty(); }));
+  ASSERT_TRUE(world.run_until([&] { return !sizes.empty(); }));
   EXPECT_THAT(sizes, ElementsAre(1000, 1000));
 }
 
-TEST(Session, AProcessThatWasStoppedDoesNotTakeItsOwnSilenceForTheOthersDeath) {
+TEST(Session, S2_AProcessThatWasStoppedDoesNotTakeItsOwnSilenceForTheOthersDeath) {
   NetWorld world;
   Node a = world.node("a", {.peer_timeout = 8s}), b = world.node("b", {.peer_timeout = 1000s});
   world.link(a, b);
   world.loop->sleep(100s);  // both stand still: no task of either runs
   world.send(a, b, "y");
-  EXPECT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }, 5s));
+  ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }, 5s));
   EXPECT_THAT(a.recorder->gone, IsEmpty());
 }
 

@@ -139,6 +139,20 @@ TEST(Segments, SurviveABrokenLink) {
   EXPECT_TRUE(wait_until([&] { return a.session(b.record())->statistics().segments_lent == 0; }));
 }
 
+TEST(Segments, ThatWerePassedBeforeABreakAreUsedAgainAfterIt) {
+  SocketEnd a("a"), b("b");
+  for (int i = 0; i < 3; ++i) {
+    round_trip(a, b, at::rand({1024, 1024}));
+    a.handler->forget();
+    ASSERT_TRUE(wait_until([&] {
+      return a.session(b.record())->statistics().segments_lent + b.session(a.record())->statistics().segments_lent == 0;
+    }));
+    a.session(b.record())->break_link();
+  }
+  EXPECT_EQ(a.session(b.record())->statistics().segment_bytes, 4U << 20U) << "the same one each time";
+  EXPECT_THAT(a.handler->gone(), IsEmpty()) << a.handler->why();
+}
+
 TEST(Streams, CarryLargeTensorsOverTcp) {
   SocketEnd a("a", {}, tcp_only()), b("b", {}, tcp_only());
   round_trip(a, b, at::rand({4, 1024, 1024}));
@@ -325,6 +339,45 @@ TEST(Sockets, AHalfOpenConnectionIsFoundOutByItsSilenceAndMadeAnew) {  // L5
   for (int i = 0; i < 200; ++i) EXPECT_EQ(b.handler->heads()[i], std::to_string(i) + std::string(100, 'x'));
   EXPECT_THAT(a.handler->gone(), IsEmpty());
   EXPECT_THAT(b.handler->gone(), IsEmpty());
+}
+
+TEST(Sockets, DescriptorsThatNoFrameAnnouncesCloseTheLink) {  // closes C21
+  SocketEnd b("b");
+  net::Descriptor peer(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, b.record().unix_path.c_str(), b.record().unix_path.size());
+  ASSERT_EQ(connect(peer.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  net::Hello hello;
+  hello.mine = b.record();
+  hello.mine.incarnation = make_incarnation();
+  hello.yours = b.record().incarnation;
+  hello.attempt = 1;
+  const std::string opening = net::encode_hello(hello);
+  ASSERT_EQ(send(peer.get(), opening.data(), opening.size(), 0), static_cast<ssize_t>(opening.size()));
+  // 50 with each ping, which has no use for them: far fewer than the process may open.
+  const std::vector<int> descriptors(50, peer.get());
+  std::string ping = net::encode_plain(net::FrameKind::ping);
+  iovec buffer{ping.data(), ping.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(50 * sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &buffer;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(50 * sizeof(int));
+  std::memcpy(CMSG_DATA(header), descriptors.data(), 50 * sizeof(int));
+  for (int i = 0; i < 8 && sendmsg(peer.get(), &message, MSG_NOSIGNAL) > 0; ++i) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(wait_until(
+      [&] {
+        char bytes[4096];
+        const ssize_t count = recv(peer.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+        return count == 0 || (count < 0 && errno == ECONNRESET);
+      },
+      5s));
 }
 
 TEST(Session, ManyThreadsSendAndWaitAtOnce) {

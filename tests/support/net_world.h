@@ -109,6 +109,7 @@ class RawPeer {
   struct Connection {
     std::shared_ptr<net::Channel> channel;
     std::vector<std::pair<net::FrameHeader, std::string>> frames;
+    std::vector<net::Chunk> chunks;  // those that began; their bytes are dropped
     bool closed = false;
     void write(std::string bytes) {
       const iovec buffer{bytes.data(), bytes.size()};
@@ -138,6 +139,11 @@ class RawPeer {
     hello.attempt = attempt;
     return hello;
   }
+  static std::string frame(net::FrameKind kind, const std::string& payload, uint64_t number = 0) {
+    std::string bytes;
+    net::encode(bytes, {.payload_size = static_cast<uint32_t>(payload.size()), .kind = kind, .number = number});
+    return bytes + payload;
+  }
   // A message frame with this number.
   static inline const auto blocks = std::make_shared<net::Blocks>(nullptr, std::make_shared<net::SegmentBudget>(0));
   static std::string message(uint64_t number, const std::string& head, uint64_t acknowledged = 0,
@@ -164,7 +170,9 @@ class RawPeer {
           for (;;) {
             auto event = self->channel->next();
             if (event.kind == net::Channel::EventKind::none) break;
-            self->frames.emplace_back(event.header, std::string(event.payload));
+            if (event.kind == net::Channel::EventKind::chunk_begins) self->chunks.push_back(event.chunk);
+            if (event.kind == net::Channel::EventKind::frame)
+              self->frames.emplace_back(event.header, std::string(event.payload));
           }
           if (transfer.closed) {
             self->closed = true;

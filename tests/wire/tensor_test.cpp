@@ -136,7 +136,7 @@ TEST(Tensor, ThatIsAViewSendsOnlyItsOwnElements) {
   at::Tensor base = at::randn({1000, 1000});
   FlatTensor flat = wire::flatten(base.select(1, 7).slice(0, 10, 20));
   ASSERT_EQ(flat.description.parts.size(), 1);
-  EXPECT_EQ(flat.description.parts[0].byte_count, 10 * sizeof(float));
+  ASSERT_EQ(flat.description.parts[0].byte_count, 10 * sizeof(float));
   std::vector<float> exactly(10 + 1, -1.0F);
   copy_part(flat.parts[0], exactly.data());
   EXPECT_EQ(exactly[0], base[10][7].item<float>());

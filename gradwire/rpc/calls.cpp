@@ -108,10 +108,11 @@ void Calls::start(std::shared_ptr<const net::Record> peer, const Target& target,
   }
 }
 
-std::optional<Calls::Pending> Calls::take(uint64_t call) {
+std::optional<Calls::Pending> Calls::take(uint64_t call, Incarnation callee) {
   MutexLock lock(mutex_);
   auto found = pending_.find(call);
   if (found == pending_.end()) return {};
+  if (callee != Incarnation::none && found->second.peer->incarnation != callee) return {};
   std::optional<Pending> pending(std::move(found->second));
   pending_.erase(found);
   if (pending->deadline) deadlines_.remove(*pending->deadline);
@@ -126,16 +127,17 @@ void Calls::reply_arrived(const net::Record& from, Received received) {
   std::shared_ptr<net::Arrival> arrival = received.message.arrival;
   if (!arrival) {
     // Too large for this worker: its caller is to know.
-    if (std::optional<Pending> pending = take(call))
+    if (std::optional<Pending> pending = take(call, from.incarnation))
       pending->state->fail(
           std::make_exception_ptr(OverloadedError(fmt::format("the result of \"{}\" from {} was refused: {}",
                                                               pending->target, from.name, received.message.refusal),
                                                   from.name)));
     return;
   }
-  const auto settled = [weak = weak_from_this(), call, failed, arrival, worker = from.name](Luggage luggage) {
+  const auto settled = [weak = weak_from_this(), call, failed, arrival, callee = from.incarnation,
+                        worker = from.name](Luggage luggage) {
     std::shared_ptr<Calls> self = weak.lock();
-    std::optional<Pending> pending = self ? self->take(call) : std::nullopt;
+    std::optional<Pending> pending = self ? self->take(call, callee) : std::nullopt;
     if (!pending) return;  // Q3: late, and dropped with all it carried
     if (!failed) {
       pending->state->arrived(arrival, std::move(luggage));

@@ -70,7 +70,8 @@ class Calls : public std::enable_shared_from_this<Calls> {
   };
 
   // As a caller.
-  std::optional<Pending> take(uint64_t call) GRADWIRE_EXCLUDES(mutex_);
+  // Only its own callee may answer a call; none: whoever it is.
+  std::optional<Pending> take(uint64_t call, Incarnation callee = Incarnation::none) GRADWIRE_EXCLUDES(mutex_);
   void reply_arrived(const net::Record& from, Received received);
   void arm(net::Time at) GRADWIRE_REQUIRES(mutex_);
   void expire() GRADWIRE_EXCLUDES(mutex_);

@@ -56,9 +56,11 @@ void Membership::enter(const std::shared_ptr<net::Endpoint>& endpoint, std::chro
   }
   meeting_point_->publish(*mine_);
   meeting_point_->add_event({.joined = true, .record = *mine_});
+  entered_ = true;
 }
 
 void Membership::say_left() noexcept {
+  if (!entered_) return;
   try {
     meeting_point_->add_event({.joined = false, .record = *mine_});
   } catch (const std::exception& error) {

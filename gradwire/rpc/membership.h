@@ -1,6 +1,7 @@
 // Who is in the group: what the meeting point says, and what sessions tell of those who are gone.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
@@ -64,6 +65,7 @@ class Membership : public std::enable_shared_from_this<Membership> {
   const std::shared_ptr<net::MeetingPoint> meeting_point_;
   const std::shared_ptr<net::Runtime> runtime_;
   RecordPointer mine_;  // constant once entered
+  std::atomic<bool> entered_ = false;
 
   Mutex refreshing_;  // one at a time; held while the meeting point is asked
   int64_t events_known_ GRADWIRE_GUARDED_BY(refreshing_) = 0;

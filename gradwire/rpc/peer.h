@@ -59,18 +59,25 @@ class Peer {
   }
 
   // The same peer, with another limit on the time of each call; no_timeout for none.
-  [[nodiscard]] Peer with_timeout(std::chrono::nanoseconds timeout) const {
+  template <class Number, class Period>
+  [[nodiscard]] Peer with_timeout(std::chrono::duration<Number, Period> timeout) const {
     Peer peer = *this;
-    peer.timeout_ = timeout;
+    peer.timeout_ = limit(timeout);
     return peer;
   }
   static constexpr std::chrono::nanoseconds no_timeout = std::chrono::nanoseconds::max();
 
  private:
   friend class Worker;
-  Peer(std::shared_ptr<WorkerCore> worker, std::shared_ptr<const net::Record> record, std::chrono::nanoseconds timeout)
-      : worker_(std::move(worker)), record_(std::move(record)), timeout_(timeout) {}
+  Peer(std::shared_ptr<WorkerCore> worker, std::shared_ptr<const net::Record> record, std::chrono::milliseconds timeout)
+      : worker_(std::move(worker)), record_(std::move(record)), timeout_(limit(timeout)) {}
 
+  // What is longer than a century is no limit, and would not fit into nanoseconds.
+  template <class Number, class Period>
+  static std::chrono::nanoseconds limit(std::chrono::duration<Number, Period> timeout) {
+    return timeout < std::chrono::hours(24 * 365 * 100) ? std::chrono::duration_cast<std::chrono::nanoseconds>(timeout)
+                                                        : no_timeout;
+  }
   template <class... Given>
   static wire::Payload values(Given&&... given) {
     return wire::encode(std::vector<c10::IValue>{c10::IValue(std::forward<Given>(given))...});

@@ -11,6 +11,8 @@
 #include <gtest/gtest.h>
 
 #include "gradwire/gradwire.h"
+#include "gradwire/rpc/call_messages.h"
+#include "gradwire/rpc/worker_core.h"
 #include "gradwire/testing/cluster.h"
 
 #include "tests/support/wait.h"
@@ -225,6 +227,9 @@ TEST(Timeout, EndsTheCallNamesItAndTellsTheCallee) {
   }
   EXPECT_TRUE(testing::eventually([&] { return observed->cancelled == 1; }));
   EXPECT_EQ(cluster[0].peer(1).with_timeout(Peer::no_timeout).call(twice, 2).get(), 4);
+  EXPECT_EQ(cluster[0].peer(1).with_timeout(std::chrono::hours::max()).call(twice, 2).get(), 4);
+  EXPECT_THROW(cluster[0].peer(1).with_timeout(0s).call(hold).get(), TimeoutError);
+  observed->release.release();
 }
 
 TEST(Timeout, OfTheWorkerHoldsForAllItsCallsAndEachHasItsOwn) {
@@ -267,6 +272,27 @@ TEST(Call, Q1_CompletesOnceHoweverResultTimeoutCancellationAndDeathRace) {
     canceller.join();
     EXPECT_TRUE(testing::eventually([&] { return completed == values; }));
   }
+}
+
+TEST(Call, CanBeAnsweredByItsCalleeOnly) {
+  auto observed = std::make_shared<Observed>();
+  Cluster cluster(3, make_registry(observed));
+  Future<int> future = cluster[0].peer(1).call(hold);
+  ASSERT_TRUE(testing::eventually([&] { return observed->entered == 1; }));
+  // worker2 answers every call that worker0 may have under way, and then one of its own.
+  WorkerCore& other = WorkerAccess::core(cluster[2]);
+  const net::Record record = WorkerAccess::core(cluster[0]).record();
+  for (uint64_t call = 1; call <= 20; ++call) {
+    wire::ByteWriter head;
+    head.put(call);
+    head.put(false);
+    other.endpoint()->session(record)->send(
+        {.type = reply_type, .head = head.take(), .payload = wire::encode(int32_t{666})}, net::Admission::always);
+  }
+  EXPECT_EQ(cluster[2].peer(0).call(twice, 4).get(), 8);
+  EXPECT_FALSE(future.done());
+  observed->release.release();
+  EXPECT_EQ(future.get(), 3);
 }
 
 TEST(Call, Q2_RunsExactlyOnceOverBrokenLinks) {

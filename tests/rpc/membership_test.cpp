@@ -78,7 +78,9 @@ TEST(Membership, AnUnknownWorkerIsAnErrorThatListsThoseThereAre) {
 TEST(Membership, ANameIsForOneWhileItAnswers) {
   Cluster cluster(make_registry());
   cluster.add("server");
+  Worker& other = cluster.add("other");
   EXPECT_THAT(error_of<InvalidArgumentError>([&] { cluster.add("server"); }), HasSubstr("the name server is taken"));
+  EXPECT_EQ(names(other), (std::vector<std::string>{"server", "other"}));
   EXPECT_THAT(error_of<InvalidArgumentError>([&] { cluster.add("with space"); }), HasSubstr("with space"));
   EXPECT_EQ(cluster["server"].self().call(echo, 1).get(), 1);
 }

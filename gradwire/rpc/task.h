@@ -66,13 +66,14 @@ struct TaskPromise<void> : TaskPromiseBase {
 
 // Runs at once, and destroys itself when it is over.
 struct Detached {
-  struct promise_type {
+  struct Promise {
     Detached get_return_object() { return {}; }
     std::suspend_never initial_suspend() noexcept { return {}; }
     std::suspend_never final_suspend() noexcept { return {}; }
     void return_void() {}
     [[noreturn]] void unhandled_exception() { std::terminate(); }
   };
+  using promise_type = Promise;
 };
 
 }  // namespace detail

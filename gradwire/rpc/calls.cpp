@@ -19,7 +19,7 @@ std::shared_ptr<Calls> Calls::make(std::weak_ptr<WorkerCore> core, std::string n
                                          std::move(exchange), max_threads));
   const auto handle = [&](net::MessageType type, auto act) {
     calls->exchange_->on_message(type,
-                                 [weak = std::weak_ptr(calls), act](const Exchange::From& from, Received received) {
+                                 [weak = std::weak_ptr(calls), act](const Exchange::From& from, Received&& received) {
                                    if (std::shared_ptr<Calls> self = weak.lock()) act(*self, from, std::move(received));
                                  });
   };

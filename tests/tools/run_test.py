@@ -17,6 +17,12 @@ def state_of(pid):
     return text[text.rindex(")") + 2]
 
 
+def hear_signals():
+    """In a started process: whoever started this test may ignore some, as a shell does for what runs in the background."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Run(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp())
@@ -26,12 +32,16 @@ class Run(unittest.TestCase):
 
     # Helpers
 
-    def start(self, *words, environment={}, **options):
+    def start(self, *words, environment={}, before=lambda: None, **options):
+        def prepare():
+            hear_signals()
+            before()
+
         dropped = ("NO_COLOR", "RANK", "WORLD_SIZE", "GRADWIRE_NAME", "GRADWIRE_STORE")
         variables = {key: value for key, value in os.environ.items() if key not in dropped}
         alive, held = os.pipe()
         self.addCleanup(os.close, alive)
-        launcher = subprocess.Popen([PROGRAM, *map(str, words)], bufsize=0, pass_fds=[held],
+        launcher = subprocess.Popen([PROGRAM, *map(str, words)], bufsize=0, pass_fds=[held], preexec_fn=prepare,
                                     env={**variables, "TMPDIR": str(self.temporary), "TERM": "xterm", **environment},
                                     **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options})
         os.close(held)
@@ -245,7 +255,7 @@ for number in range(300):
 
     def test_more_descriptors_than_the_limit_are_the_launchers_matter_not_the_workers(self):
         few = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (50, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-        output, _ = self.run_it("run", "-n", 40, "sh", "-c", "ulimit -n", preexec_fn=few)
+        output, _ = self.run_it("run", "-n", 40, "sh", "-c", "ulimit -n", before=few)
         self.assertEqual({line.split()[1] for line in output}, {"50"})
         self.assertEqual(len(output), 40)
 
@@ -305,7 +315,7 @@ for number in range(300):
 
     def test_a_signal_that_was_ignored_from_the_start_stays_ignored(self):
         launcher = self.start("run", "-n", 1, "sh", "-c", "echo ready; exec sleep 1000",
-                              preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+                              before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
         self.line(launcher.stdout)
         launcher.send_signal(signal.SIGHUP)
         launcher.terminate()
@@ -313,9 +323,9 @@ for number in range(300):
 
     def test_workers_find_signals_as_the_launcher_found_them(self):
         look = ["grep", "-E", "^Sig(Blk|Ign):", "/proc/self/status"]
-        # Whoever started this test may ignore some itself: what counts is that the launcher changes nothing.
-        found = subprocess.run(look, capture_output=True, text=True, check=True, restore_signals=True).stdout.splitlines()
-        output, _ = self.run_it("run", "-n", 1, *look, restore_signals=True)
+        # Others may be ignored here: what counts is that the launcher changes nothing.
+        found = subprocess.run(look, capture_output=True, text=True, check=True, preexec_fn=hear_signals).stdout.splitlines()
+        output, _ = self.run_it("run", "-n", 1, *look)
         self.assertEqual(output, [f"[worker0] {line}" for line in found])
 
     def test_stopped_and_continued_from_the_terminal_the_workers_are_too(self):

@@ -43,6 +43,12 @@ Dimensions simplified(at::IntArrayRef sizes, at::IntArrayRef strides) {
   return dimensions;
 }
 
+// In a frame the destination is wherever the bytes before it end: not aligned.
+template <class Element>
+void copy_element(const Element* from, Element* to) {
+  std::memcpy(to, from, sizeof(Element));
+}
+
 template <class Element>
 void copy_rows(const Element* from, Element* to, const Dimension& column, const Dimension& row) {
   for (int64_t r = 0; r < row.size; ++r) {
@@ -51,7 +57,7 @@ void copy_rows(const Element* from, Element* to, const Dimension& column, const 
       continue;
     }
     for (int64_t c = 0; c < column.size; ++c) {
-      to[r * row.to + c] = from[r * row.from + c * column.from];
+      copy_element(from + r * row.from + c * column.from, to + r * row.to + c);
     }
   }
 }
@@ -65,7 +71,7 @@ void copy_transposed(const Element* from, Element* to, const Dimension& column, 
       int64_t end_row = std::min(first_row + tile, row.size);
       for (int64_t r = first_row; r < end_row; ++r) {
         for (int64_t c = first_column; c < end_column; ++c) {
-          to[r * row.to + c] = from[r * row.from + c * column.from];
+          copy_element(from + r * row.from + c * column.from, to + r * row.to + c);
         }
       }
     }

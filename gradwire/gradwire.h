@@ -5,3 +5,6 @@
 #include "gradwire/rpc/cancellation.h"
 #include "gradwire/rpc/task.h"
 #include "gradwire/rpc/worker.h"
+#include "gradwire/rref/reference_report.h"
+#include "gradwire/rref/rref.h"
+#include "gradwire/rref/type_entry.h"

@@ -87,6 +87,24 @@ class PeerGoneError : public Error {
   GoneReason reason_;
 };
 
+// The owner of a reference is gone, and what it refers to with it.
+class OwnerGoneError : public PeerGoneError {
+ public:
+  using PeerGoneError::PeerGoneError;
+};
+
+// The owner lives, and does not have what the reference refers to: whoever was to tell it of this holder, or to make
+// the value, was gone before it could.
+class ReferenceLostError : public Error {
+ public:
+  explicit ReferenceLostError(const std::string& text, std::string worker = "", GoneReason reason = GoneReason::died)
+      : Error(ErrorCode::gone, text, std::move(worker)), reason_(reason) {}
+  GoneReason reason() const { return reason_; }
+
+ private:
+  GoneReason reason_;
+};
+
 // No such function, worker, operator...; the text lists what exists.
 class NotFoundError : public Error {
  public:

@@ -19,4 +19,6 @@ Incarnation make_incarnation() {
 
 std::string to_string(Incarnation incarnation) { return fmt::format("{:016x}", static_cast<uint64_t>(incarnation)); }
 
+std::string to_string(const Id& id) { return fmt::format("{}:{}", to_string(id.maker), id.counter); }
+
 }  // namespace gradwire

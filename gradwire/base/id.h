@@ -24,6 +24,9 @@ struct Id {
   auto operator<=>(const Id&) const = default;
 };
 
+// "00ab...:7".
+std::string to_string(const Id& id);
+
 }  // namespace gradwire
 
 template <>

@@ -31,7 +31,8 @@ struct Message {
   std::string head;
   wire::Payload payload;
   // What rides along is written in the step that queues the message, for a peer that is not gone: called once, under
-  // the session's lock, so it is brief and sends nothing.
+  // the session's lock, so it is brief and sends nothing; destroyed, under the same lock, when the message has its
+  // number.
   std::function<std::string()> board{};
 };
 

@@ -67,6 +67,7 @@ uint64_t Outbox::push(std::shared_ptr<Outgoing> message, Admission admission) {
 
 void Outbox::admit(std::shared_ptr<Outgoing> message) {
   message->number = ++last_number_;
+  message->passengers = nullptr;
   patch_number(message->frame.data(), message->number);
   held_bytes_ += message->held_bytes();
   unacknowledged_.push_back(std::move(message));

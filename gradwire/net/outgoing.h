@@ -46,6 +46,8 @@ struct Outgoing {
   std::vector<Bulk> bulks;
   std::vector<Loan> loans;
   uint64_t number = 0;
+  // What rode along; kept until the message has its number, so that nothing said later overtakes it.
+  std::function<std::string()> passengers;
 
   // What it keeps in memory until acknowledged; segments have a bound of their own.
   size_t held_bytes() const;

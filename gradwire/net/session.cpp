@@ -35,7 +35,7 @@ Session::Session(SessionPlace place, Record mine, Record peer, SessionOptions op
       outbox_(options.max_outgoing_bytes) {}
 
 uint64_t Session::send(Message message, Admission admission) {
-  const std::function<std::string()> board = std::move(message.board);
+  std::function<std::string()> board = std::move(message.board);
   // Copying large tensors takes long: before any lock.
   std::shared_ptr<Outgoing> outgoing =
       encode_message(std::move(message), segments_usable_ ? pool_.get() : nullptr, *place_.blocks);
@@ -47,7 +47,10 @@ uint64_t Session::send(Message message, Admission admission) {
     if (ended_) throw_gone();
     // The link may have become one without descriptors since the message was encoded.
     if (!segments_usable_ && !outgoing->loans.empty()) outgoing->stream_from_segments(*pool_);
-    if (board) outgoing->board(board());
+    if (board) {
+      outgoing->board(board());
+      outgoing->passengers = std::move(board);
+    }
     // On a quiet link this thread writes: no hand-over. Behind messages that are still on their way, several are
     // worth one system call: the loop writes them, or whoever begins to wait for an answer.
     write_now = outbox_.idle();

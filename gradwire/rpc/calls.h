@@ -51,6 +51,7 @@ class Calls : public std::enable_shared_from_this<Calls> {
 
   const std::shared_ptr<net::Runtime>& runtime() const { return runtime_; }
   const std::string& name() const { return name_; }
+  const Registry& registry() const { return registry_; }
 
  private:
   Calls(std::weak_ptr<WorkerCore> core, std::string name, Registry registry, std::shared_ptr<net::Runtime> runtime,

@@ -16,15 +16,19 @@ class Calls::Served : public Reply, public std::enable_shared_from_this<Served> 
         from_(std::move(from)),
         call_(call),
         target_(std::move(target)),
-        received_(std::move(received)) {}
+        received_(std::move(received)),
+        keeper_(received_.luggage.keeper()) {}
   ~Served() override {
-    if (!answered_)
-      answer(true, {.bytes = encode_refusal(CancelledError("the function ended without an answer"), calls_->name_,
-                                            target_.name)});
+    if (!answered_) refuse(CancelledError("the function ended without an answer"));
   }
   Served(const Served&) = delete;
   Served& operator=(const Served&) = delete;
 
+  bool keeps() const override { return keeper_ != nullptr; }
+  void keep(Kept kept) override {
+    keeper_->keep(std::move(kept));
+    answer(false, {});
+  }
   void give(wire::Payload result) override {
     try {
       answer(false, std::move(result));
@@ -33,10 +37,14 @@ class Calls::Served : public Reply, public std::enable_shared_from_this<Served> 
     }
   }
   void fail(const std::exception_ptr& error) override {
-    answer(true, {.bytes = encode_thrown(error, calls_->name_, target_.name)});
+    fail_as_before(encode_thrown(error, calls_->name_, target_.name));
   }
-  void refuse(const Error& error) override {
-    answer(true, {.bytes = encode_refusal(error, calls_->name_, target_.name)});
+  void refuse(const Error& error) override { fail_as_before(encode_refusal(error, calls_->name_, target_.name)); }
+  void fail_as_before(std::string error) override {
+    if (keeper_ == nullptr) return answer(true, {.bytes = std::move(error)});
+    // Whoever uses what was to be kept gets the error; the caller is told that there is something to be used.
+    keeper_->fail(std::move(error));
+    answer(false, {});
   }
   std::shared_ptr<net::Runtime> runtime() override { return calls_->runtime_; }
 
@@ -70,6 +78,7 @@ class Calls::Served : public Reply, public std::enable_shared_from_this<Served> 
   const uint64_t call_;
   const Target target_;
   Received received_;
+  Keeper* const keeper_;  // in the luggage; null: the result goes back
   Cancellation cancellation_;
   std::atomic<bool> answered_ = false;
 };

@@ -92,6 +92,11 @@ std::exception_ptr decode_error(std::string_view bytes, const std::string& worke
         return std::make_exception_ptr(OverloadedError(text, worker));
       case ErrorCode::cancelled:
         return std::make_exception_ptr(CancelledError(text, worker));
+      case ErrorCode::timeout:
+        return std::make_exception_ptr(TimeoutError(text, worker));
+      // The only ones that are refused because someone is gone.
+      case ErrorCode::gone:
+        return std::make_exception_ptr(ReferenceLostError(text, worker));
       case ErrorCode::invalid_argument:
         return std::make_exception_ptr(InvalidArgumentError(text, worker));
       default:

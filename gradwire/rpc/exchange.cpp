@@ -6,9 +6,13 @@
 namespace gradwire {
 
 Exchange::Sent Exchange::send(const net::Record& to, net::Message message, net::Admission admission) {
+  Sent sent;
+  const bool to_self = to.incarnation == endpoint_->record().incarnation;
+  if (!to_self) sent.session = endpoint_->session(to);
+  const From peer = to_self ? self() : From(sent.session, &sent.session->peer());
   std::vector<std::pair<uint8_t, std::shared_ptr<Passenger::Ticket>>> tickets;
   for (const std::shared_ptr<Passenger>& passenger : passengers_)
-    if (std::unique_ptr<Passenger::Ticket> ticket = passenger->prepare(message, to))
+    if (std::unique_ptr<Passenger::Ticket> ticket = passenger->prepare(message, peer))
       tickets.emplace_back(passenger->number(), std::move(ticket));
   if (!tickets.empty()) {
     message.board = [tickets = std::move(tickets)] {
@@ -23,12 +27,10 @@ Exchange::Sent Exchange::send(const net::Record& to, net::Message message, net::
       return all.take();
     };
   }
-  if (to.incarnation == endpoint_->record().incarnation) {
+  if (to_self)
     send_to_self(std::move(message));
-    return {};
-  }
-  Sent sent{.session = endpoint_->session(to)};
-  sent.place = sent.session->send(std::move(message), admission);
+  else
+    sent.place = sent.session->send(std::move(message), admission);
   return sent;
 }
 
@@ -77,6 +79,14 @@ void Exchange::close() {
   closed_ = true;
 }
 
+void Exchange::announce_leaving() {
+  for (const std::shared_ptr<Passenger>& passenger : passengers_) passenger->leaving();
+}
+
+void Exchange::announce_closed() {
+  for (const std::shared_ptr<Passenger>& passenger : passengers_) passenger->closed();
+}
+
 void Exchange::message_arrived(net::Session& session, net::Delivery delivery) noexcept {
   hand_out(From(session.shared_from_this(), &session.peer()), std::move(delivery));
 }
@@ -90,7 +100,7 @@ void Exchange::hand_out(const From& from, net::Delivery delivery) noexcept {
       const std::string_view section = sections.take_string();
       for (const std::shared_ptr<Passenger>& passenger : passengers_)
         if (passenger->number() == number)
-          received.luggage.add(passenger->arrived(*from, delivery.type, section, delivery.tensors()));
+          received.luggage.add(passenger->arrived(from, delivery.type, section, delivery.tensors()));
     }
     auto handler = handlers_.find(delivery.type);
     if (handler == handlers_.end()) {
@@ -109,6 +119,12 @@ void Exchange::hand_out(const From& from, net::Delivery delivery) noexcept {
 void Exchange::peer_gone(net::Session& session, GoneReason reason, const std::string& why) noexcept {
   for (const std::shared_ptr<Passenger>& passenger : passengers_) passenger->peer_gone(session.peer(), reason);
   for (const GoneHandler& handler : gone_handlers_) handler(session.peer(), reason, why);
+}
+
+std::shared_ptr<Passenger> Exchange::passenger(uint8_t number) const {
+  for (const std::shared_ptr<Passenger>& passenger : passengers_)
+    if (passenger->number() == number) return passenger;
+  return nullptr;
 }
 
 }  // namespace gradwire

@@ -46,6 +46,15 @@ class Exchange : public net::SessionHandler {
   void tell(const net::Record& to, net::Message message) noexcept GRADWIRE_EXCLUDES(mutex_);
   // Nothing is sent to oneself after this.
   void close() GRADWIRE_EXCLUDES(mutex_);
+  // Tells the passengers.
+  void announce_leaving();
+  // The same, when nothing can arrive any more either.
+  void announce_closed();
+  // Null if there is none of that number.
+  std::shared_ptr<Passenger> passenger(uint8_t number) const;
+  // Of this worker.
+  const net::Record& record() const { return endpoint_->record(); }
+  From self() const { return {endpoint_, &endpoint_->record()}; }
 
   void message_arrived(net::Session& session, net::Delivery delivery) noexcept override;
   void peer_gone(net::Session& session, GoneReason reason, const std::string& why) noexcept override;

@@ -8,7 +8,7 @@ namespace gradwire {
 
 bool FutureState::fail(std::exception_ptr error) {
   if (!claim()) return false;
-  error_ = std::move(error);
+  error_ = seen(std::move(error));
   announce();
   return true;
 }

@@ -26,6 +26,8 @@ class FutureState : public std::enable_shared_from_this<FutureState> {
   FutureState& operator=(const FutureState&) = delete;
 
   bool done() const { return done_.load(std::memory_order_acquire); }
+  // Done, and not with a value. Not while another thread takes the value.
+  bool failed() const { return done() && error_ != nullptr; }
   // Q1: these complete it, unless it is complete: then they do nothing and return false.
   bool fail(std::exception_ptr error) GRADWIRE_EXCLUDES(mutex_);
   bool arrived(std::shared_ptr<net::Arrival> arrival, Luggage luggage) GRADWIRE_EXCLUDES(mutex_);
@@ -54,6 +56,8 @@ class FutureState : public std::enable_shared_from_this<FutureState> {
   // Once done: decodes what arrived, the first time, on the thread that wants it; throws the error if it is one.
   void resolve();
   virtual void decode(wire::Payload&& payload) = 0;
+  // How an error looks to those who wait for this.
+  virtual std::exception_ptr seen(std::exception_ptr error) { return error; }
 
  private:
   const std::shared_ptr<net::Runtime> runtime_;

@@ -18,6 +18,25 @@
 
 namespace gradwire {
 
+template <class T>
+class RRef;
+class Reference;
+
+namespace detail {
+
+// Converted to what the signature says; what cannot be does not compile.
+template <class... Arguments, class... Given>
+wire::Payload encode_arguments(Given&&... given) {
+  static_assert(sizeof...(Arguments) == sizeof...(Given), "wrong number of arguments for this function");
+  if constexpr (sizeof...(Arguments) == sizeof...(Given)) {
+    static_assert((std::is_convertible_v<Given&&, std::decay_t<Arguments>> && ...),
+                  "an argument cannot be converted to what this function takes");
+    return wire::encode(static_cast<std::decay_t<Arguments>>(std::forward<Given>(given))...);
+  }
+}
+
+}  // namespace detail
+
 // One incarnation of it: if the worker dies and comes back, calls on an old Peer fail with PeerGoneError, and
 // Worker::peer gives a new one. A value is what it was at the call: tensors are copied into the message. What is wrong
 // with the arguments throws at the call; everything else completes the future. Copyable; any thread.
@@ -29,14 +48,7 @@ class Peer {
 
   template <class Result, class... Arguments, class... Given>
   Future<Result> call(const Function<Result(Arguments...)>& function, Given&&... given) const {
-    static_assert(sizeof...(Arguments) == sizeof...(Given), "wrong number of arguments for this function");
-    if constexpr (sizeof...(Arguments) == sizeof...(Given)) {
-      static_assert((std::is_convertible_v<Given&&, std::decay_t<Arguments>> && ...),
-                    "an argument cannot be converted to what this function takes");
-      return begin<Result>(
-          Target{Target::Kind::function, std::string(function.name()), signature<Result, Arguments...>()},
-          wire::encode(static_cast<std::decay_t<Arguments>>(std::forward<Given>(given))...));
-    }
+    return begin<Result>(target_of(function), detail::encode_arguments<Arguments...>(std::forward<Given>(given)...));
   }
 
   template <class Result, class... Given>
@@ -58,6 +70,19 @@ class Peer {
                               values(std::forward<Given>(given)...));
   }
 
+  // Calls whose result stays there, and a reference to it comes back at once: see rref/rref.h, where these are defined.
+  template <class Result, class... Arguments, class... Given>
+  RRef<Result> remote(const Function<Result(Arguments...)>& function, Given&&... given) const;
+  template <class Result, class... Given>
+  RRef<Result> remote(std::string name, Given&&... given) const;
+  template <class... Given>
+  RRef<c10::IValue> remote_op(std::string name, Given&&... given) const;
+  template <class... Given>
+  RRef<c10::IValue> remote_script(std::string module, std::string method, Given&&... given) const;
+  // An object of a registered type, made there.
+  template <class T, class... Given>
+  RRef<T> make(Given&&... given) const;
+
   // The same peer, with another limit on the time of each call; no_timeout for none.
   template <class Number, class Period>
   [[nodiscard]] Peer with_timeout(std::chrono::duration<Number, Period> timeout) const {
@@ -69,6 +94,8 @@ class Peer {
 
  private:
   friend class Worker;
+  template <class T>
+  friend class RRef;
   Peer(std::shared_ptr<WorkerCore> worker, std::shared_ptr<const net::Record> record, std::chrono::milliseconds timeout)
       : worker_(std::move(worker)), record_(std::move(record)), timeout_(limit(timeout)) {}
 
@@ -77,6 +104,10 @@ class Peer {
   static std::chrono::nanoseconds limit(std::chrono::duration<Number, Period> timeout) {
     return timeout < std::chrono::hours(24 * 365 * 100) ? std::chrono::duration_cast<std::chrono::nanoseconds>(timeout)
                                                         : no_timeout;
+  }
+  template <class Result, class... Arguments>
+  static Target target_of(const Function<Result(Arguments...)>& function) {
+    return {Target::Kind::function, std::string(function.name()), signature<Result, Arguments...>()};
   }
   template <class... Given>
   static wire::Payload values(Given&&... given) {
@@ -88,6 +119,10 @@ class Peer {
     start(target, std::move(arguments), state);
     return Future<Result>(std::move(state));
   }
+  // The reference to what the call will make.
+  std::shared_ptr<Reference> create(const Target& target, wire::Payload arguments) const;
+  // What the type is registered as here.
+  std::string type_name(const std::type_info& type) const;
   const std::shared_ptr<net::Runtime>& runtime() const;
   void start(const Target& target, wire::Payload arguments, const std::shared_ptr<FutureState>& state) const;
 

@@ -17,7 +17,7 @@ std::vector<c10::IValue> values_of(wire::Payload&& arguments) {
 // What is wrong up to here is refused; what it throws when it runs is its own.
 void answer(Reply& reply, const std::function<c10::IValue()>& run) {
   try {
-    reply.give(wire::encode(run()));
+    detail::answer<c10::IValue>(reply, run());
   } catch (...) {
     reply.fail(std::current_exception());
   }
@@ -29,12 +29,6 @@ void Registry::add_entry(std::string name, Entry entry) {
   if (name.empty()) throw InvalidArgumentError("a function needs a name");
   if (!functions_.try_emplace(name, std::move(entry)).second)
     throw InvalidArgumentError(fmt::format("a function \"{}\" is registered already: names are for one each", name));
-}
-
-std::vector<std::shared_ptr<Passenger>> Registry::make_passengers() const {
-  std::vector<std::shared_ptr<Passenger>> passengers;
-  for (const PassengerMaker& maker : passenger_makers_) passengers.push_back(maker());
-  return passengers;
 }
 
 void Registry::run(const Target& target, wire::Payload&& arguments, const std::shared_ptr<Reply>& reply) const {
@@ -53,7 +47,8 @@ const Registry::Entry& Registry::find(const std::string& name, const std::string
   auto found = functions_.find(name);
   if (found == functions_.end()) {
     std::vector<std::string_view> names;
-    for (const auto& [registered, entry] : functions_) names.push_back(registered);
+    for (const auto& [registered, entry] : functions_)
+      if (!entry.hidden) names.push_back(registered);
     throw NotFoundError(fmt::format("no function \"{}\" is registered there; {}{}", name,
                                     names.empty() ? "none is" : "there are: ", fmt::join(names, ", ")));
   }

@@ -15,11 +15,26 @@
 #include "gradwire/base/error.h"
 #include "gradwire/rpc/function.h"
 #include "gradwire/rpc/future.h"
+#include "gradwire/rpc/kept.h"
 #include "gradwire/rpc/operators.h"
 #include "gradwire/rpc/scripts.h"
 #include "gradwire/rpc/task.h"
+#include "gradwire/rpc/types.h"
 
 namespace gradwire {
+
+class Exchange;
+class Passenger;
+class WorkerCore;
+template <class T>
+class TypeEntry;
+
+// What a passenger is made for.
+struct PassengerPlace {
+  std::shared_ptr<net::Runtime> runtime;
+  std::shared_ptr<Exchange> exchange;
+  std::weak_ptr<WorkerCore> core;
+};
 
 // What is called, as the request says it.
 struct Target {
@@ -34,11 +49,16 @@ struct Target {
 class Reply {
  public:
   virtual ~Reply() = default;
+  // Whether the result stays here: then `keep`, else `give`.
+  virtual bool keeps() const = 0;
+  virtual void keep(Kept kept) = 0;
   virtual void give(wire::Payload result) = 0;
   // The function threw.
   virtual void fail(const std::exception_ptr& error) = 0;
   // The call was not made: Gradwire refuses it, with an error of its own.
   virtual void refuse(const Error& error) = 0;
+  // With an error that error_on_wire.h wrote before.
+  virtual void fail_as_before(std::string error) = 0;
   // For the futures that a function returns.
   virtual std::shared_ptr<net::Runtime> runtime() = 0;
 };
@@ -50,6 +70,7 @@ class Registry {
   using Body = std::function<void(wire::Payload&&, const std::shared_ptr<Reply>&)>;
   struct Entry {
     std::string signature;
+    bool hidden = false;  // not listed where users are told what there is
     Body body;
   };
 
@@ -65,10 +86,20 @@ class Registry {
     scripts_.add(name, std::move(functions));
   }
 
-  // For the layers above: what rides along on the messages of a worker that joins with this registry.
-  using PassengerMaker = std::function<std::shared_ptr<Passenger>()>;
+  // A type whose objects can be made elsewhere and referred to: see rref/type_entry.h, where this is defined.
+  template <class T>
+  TypeEntry<T> add_type(std::string name);
+
+  // For the layers above:
+  // what rides along on the messages of a worker that joins with this registry;
+  using PassengerMaker = std::function<std::shared_ptr<Passenger>(const PassengerPlace&)>;
   void add_passenger(PassengerMaker maker) { passenger_makers_.push_back(std::move(maker)); }
-  std::vector<std::shared_ptr<Passenger>> make_passengers() const;
+  const std::vector<PassengerMaker>& passenger_makers() const { return passenger_makers_; }
+  // a function with a body of its own; throws InvalidArgumentError for a name that is taken;
+  void add_entry(std::string name, Entry entry);
+  // the types that were added.
+  Types& types() { return types_; }
+  const Types& types() const { return types_; }
 
   // Runs what the request names; the reply is given here or later. Throws NotFoundError, with what there is, and
   // InvalidArgumentError if the signature is another.
@@ -76,14 +107,30 @@ class Registry {
 
  private:
   const Entry& find(const std::string& name, const std::string& signature) const;
-  void add_entry(std::string name, Entry entry);
   std::map<std::string, Entry, std::less<>> functions_;
   Operators operators_;
   Scripts scripts_;
+  Types types_;
   std::vector<PassengerMaker> passenger_makers_;
 };
 
 namespace detail {
+
+// With a value.
+template <class Result, class Value>
+void answer(Reply& reply, Value&& value) {
+  if (reply.keeps())
+    reply.keep({std::make_shared<Result>(std::forward<Value>(value)), &value_type<Result>()});
+  else
+    reply.give(wire::encode(static_cast<const Result&>(value)));
+}
+
+inline void answer_nothing(Reply& reply) {
+  if (reply.keeps())
+    reply.keep({nullptr, &value_type<void>()});
+  else
+    reply.give({});
+}
 
 // Answers with the value of a future when it is there.
 template <class Result>
@@ -92,14 +139,40 @@ void answer_later(const std::shared_ptr<FutureStateOf<Result>>& state, const std
     try {
       if constexpr (std::is_void_v<Result>) {
         state->value();
-        reply->give({});
+        answer_nothing(*reply);
       } else {
-        reply->give(wire::encode(state->value()));
+        answer<Result>(*reply, state->value());
       }
     } catch (...) {
       reply->fail(std::current_exception());
     }
   });
+}
+
+// Runs a function, and answers with what it returns: at once, or when a Future or Task that it returned is complete.
+// `held` stays until then.
+template <class Result, class Run>
+void run_body(Run&& run, const std::shared_ptr<void>& held, const std::shared_ptr<Reply>& reply) {
+  using Returned = std::decay_t<std::invoke_result_t<Run&>>;
+  try {
+    if constexpr (is_future<Returned>) {
+      Returned future = run();
+      if (held) future.state()->when_done([held] {});
+      answer_later(future.state(), reply);
+    } else if constexpr (is_task<Returned>) {
+      auto state = std::make_shared<FutureStateOf<Result>>(reply->runtime());
+      state->when_done([held] {});
+      answer_later(state, reply);
+      run().run_into(state);
+    } else if constexpr (std::is_void_v<Result>) {
+      run();
+      answer_nothing(*reply);
+    } else {
+      answer<Result>(*reply, static_cast<Result>(run()));
+    }
+  } catch (...) {
+    reply->fail(std::current_exception());
+  }
 }
 
 }  // namespace detail
@@ -127,24 +200,13 @@ void Registry::add(const Function<Result(Arguments...)>& function, Callable call
          } catch (const wire::MalformedError& error) {
            return reply->refuse(InvalidArgumentError(std::string("its arguments do not decode: ") + error.what()));
          }
-         try {
-           if constexpr (detail::is_future<Returned>) {
-             detail::answer_later(std::apply(*callable, *std::move(values)).state(), reply);
-           } else if constexpr (detail::is_task<Returned>) {
-             auto state = std::make_shared<FutureStateOf<Result>>(reply->runtime());
-             // A coroutine may take its arguments by reference: they stay until it has ended.
-             auto held = std::make_shared<Values>(*std::move(values));
-             state->when_done([held, callable] {});
-             detail::answer_later(state, reply);
-             std::apply(*callable, std::move(*held)).run_into(state);
-           } else if constexpr (std::is_void_v<Result>) {
-             std::apply(*callable, *std::move(values));
-             reply->give({});
-           } else {
-             reply->give(wire::encode(static_cast<Result>(std::apply(*callable, *std::move(values)))));
-           }
-         } catch (...) {
-           reply->fail(std::current_exception());
+         if constexpr (detail::is_task<Returned>) {
+           // A coroutine may take its arguments by reference: they stay until it has ended.
+           auto held = std::make_shared<std::pair<Values, std::shared_ptr<Callable>>>(*std::move(values), callable);
+           detail::run_body<Result>([&] { return std::apply(*callable, std::move(held->first)); }, held, reply);
+         } else {
+           detail::run_body<Result>([&]() -> Returned { return std::apply(*callable, *std::move(values)); }, nullptr,
+                                    reply);
          }
        }});
 }

@@ -15,8 +15,9 @@ class Cancellation;
 struct Surroundings {
   std::shared_ptr<WorkerCore> worker;
   std::shared_ptr<Cancellation> cancellation;
-  std::shared_ptr<void> context;  // of the autograd layer
-  bool in_task = false;           // a Task runs here: it suspends where others would wait
+  std::shared_ptr<void> context;           // of the autograd layer
+  std::shared_ptr<const void> references;  // of the rref layer
+  bool in_task = false;                    // a Task runs here: it suspends where others would wait
 
   // Of this thread.
   static Surroundings& here();

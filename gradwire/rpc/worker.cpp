@@ -5,10 +5,6 @@
 
 namespace gradwire {
 
-std::unique_ptr<Worker> Worker::join(const Registry& registry, WorkerOptions options) {
-  return std::unique_ptr<Worker>(new Worker(WorkerCore::join(registry, std::move(options)), true));
-}
-
 Worker::~Worker() {
   if (!owns_) return;
   // In a forked child nothing of it works, not even its end: it is left as it is.

@@ -17,6 +17,8 @@
 
 namespace gradwire {
 
+struct ReferenceReport;
+
 // Any thread may use it. Destroying it without `leave` says goodbye at once: the others see reason `left`, and calls
 // still under way here fail with CancelledError.
 class Worker {
@@ -41,6 +43,14 @@ class Worker {
   Peer self();
   // Everyone who is there, as far as is known, this worker included; by rank.
   std::vector<Peer> peers();
+  // A reference to a value of this worker's own, for others to use: see rref/rref.h, where this is defined.
+  template <class T>
+  RRef<std::decay_t<T>> share(T&& value);
+  template <class T>
+  RRef<T> share(std::shared_ptr<T> value);
+  // What references there are, owned and held, and who keeps them: for finding leaks. Can be printed.
+  ReferenceReport debug();
+
   // Called on one of Gradwire's threads, in order, whenever a peer joins, leaves or is found dead, from now on until
   // this worker leaves or is destroyed.
   void on_peer_event(std::function<void(const PeerEvent&)> callback);
@@ -54,6 +64,7 @@ class Worker {
  private:
   friend class WorkerCore;
   friend class WorkerAccess;
+  std::shared_ptr<Reference> share_kept(Kept kept);
   Worker(std::shared_ptr<WorkerCore> core, bool owns) : core_(std::move(core)), owns_(owns) {}
   const std::shared_ptr<WorkerCore> core_;
   const bool owns_;  // false: what current() gives

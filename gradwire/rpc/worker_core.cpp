@@ -53,7 +53,8 @@ std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOpt
   if (options.world_size)
     core->leaving_ =
         Leaving::make(*options.rank, *options.world_size, core->exchange_, core->membership_, core->calls_);
-  for (const std::shared_ptr<Passenger>& passenger : registry.make_passengers()) core->exchange_->add(passenger);
+  for (const Registry::PassengerMaker& maker : registry.passenger_makers())
+    core->exchange_->add(maker({.runtime = core->runtime_, .exchange = core->exchange_, .core = core}));
   core->view_ =
       std::unique_ptr<Worker>(new Worker(std::shared_ptr<WorkerCore>(std::shared_ptr<void>(), core.get()), false));
   const std::shared_ptr<net::Transport> transport =
@@ -85,6 +86,7 @@ void WorkerCore::leave(std::chrono::milliseconds timeout) {
     leaving_->leave(deadline_after(timeout));
   else
     wait_until_idle(deadline_after(timeout));
+  exchange_->announce_leaving();
   close();
 }
 
@@ -114,6 +116,7 @@ void WorkerCore::close() {
   endpoint_->leave(goodbye_limit, [left] { left->set_value(); });
   left->get_future().wait();
   endpoint_->close();
+  exchange_->announce_closed();
 }
 
 void WorkerCore::abandon() {
@@ -121,6 +124,7 @@ void WorkerCore::abandon() {
   endpoint_->close();
   calls_->fail_all(options_.name + " was killed");
   exchange_->close();
+  exchange_->announce_closed();
 }
 
 }  // namespace gradwire

@@ -28,6 +28,7 @@ class WorkerCore : public std::enable_shared_from_this<WorkerCore> {
   const std::shared_ptr<net::Runtime>& runtime() const { return runtime_; }
   const std::shared_ptr<net::Endpoint>& endpoint() const { return endpoint_; }
   Calls& calls() { return *calls_; }
+  const Exchange& exchange() const { return *exchange_; }
   Membership& membership() { return *membership_; }
   // What Worker::current() gives.
   Worker& view() { return *view_; }

@@ -23,10 +23,20 @@ at::Tensor Decoder::take_tensor() {
   return std::move(payload_.tensors[next_tensor_++]);
 }
 
+std::shared_ptr<Rider> Decoder::take_rider() {
+  if (riders_left() == 0) {
+    bytes_.fail(fmt::format("a reference is wanted, all {} are taken", payload_.riders.size()));
+  }
+  return std::move(payload_.riders[next_rider_++]);
+}
+
 void Decoder::expect_end() const {
   bytes_.expect_end("the values");
   if (tensors_left() != 0) {
     bytes_.fail(fmt::format("{} tensors are left over after the values", tensors_left()));
+  }
+  if (riders_left() != 0) {
+    bytes_.fail(fmt::format("{} references are left over after the values", riders_left()));
   }
 }
 

@@ -41,10 +41,11 @@ class Decoder {
 
   template <class T>
   size_t reservable(size_t count) const {
-    return std::min(count, bytes_.remaining() / sizeof(T) + tensors_left());
+    return std::min(count, bytes_.remaining() / sizeof(T) + tensors_left() + riders_left());
   }
 
   at::Tensor take_tensor();
+  std::shared_ptr<Rider> take_rider();
 
   ByteReader& bytes() { return bytes_; }
 
@@ -53,18 +54,20 @@ class Decoder {
     return Deeper(depth_, [this] { refuse_depth(); });
   }
 
-  // Throws MalformedError if bytes or tensors are left.
+  // Throws MalformedError if bytes, tensors or riders are left.
   void expect_end() const;
 
  private:
   [[noreturn]] void refuse_depth() const;
   void take_nothing();
   size_t tensors_left() const { return payload_.tensors.size() - next_tensor_; }
-  size_t remaining() const { return bytes_.remaining() + tensors_left(); }
+  size_t riders_left() const { return payload_.riders.size() - next_rider_; }
+  size_t remaining() const { return bytes_.remaining() + tensors_left() + riders_left(); }
 
   Payload payload_;
   ByteReader bytes_;
   size_t next_tensor_ = 0;
+  size_t next_rider_ = 0;
   int depth_ = 0;
 };
 

@@ -22,7 +22,7 @@ class Encoder {
         Deeper deeper = go_deeper();
         size_t before = written();
         Codec<T>::encode(*this, value);
-        // Every value takes a byte or a tensor, so that no count can exceed what is there.
+        // Every value takes a byte, a tensor or a rider, so that no count can exceed what is there.
         if (written() == before) {
           bytes_.put(uint8_t{0});
         }
@@ -36,6 +36,9 @@ class Encoder {
   // Its elements are not copied yet.
   void put_tensor(at::Tensor tensor) { tensors_.push_back(std::move(tensor)); }
 
+  // Never null.
+  void put_rider(std::shared_ptr<Rider> rider) { riders_.push_back(std::move(rider)); }
+
   ByteWriter& bytes() { return bytes_; }
 
   // For what recurses without put: throws InvalidArgumentError past max_depth.
@@ -43,14 +46,15 @@ class Encoder {
     return Deeper(depth_, [] { refuse_depth(); });
   }
 
-  [[nodiscard]] Payload take() { return {bytes_.take(), std::exchange(tensors_, {})}; }
+  [[nodiscard]] Payload take() { return {bytes_.take(), std::exchange(tensors_, {}), std::exchange(riders_, {})}; }
 
  private:
   [[noreturn]] static void refuse_depth();
-  size_t written() const { return bytes_.size() + tensors_.size(); }
+  size_t written() const { return bytes_.size() + tensors_.size() + riders_.size(); }
 
   ByteWriter bytes_;
   std::vector<at::Tensor> tensors_;
+  std::vector<std::shared_ptr<Rider>> riders_;
   int depth_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include "gradwire/wire/codec_ivalue.h"
 #include "gradwire/wire/dict_keys.h"
 #include "gradwire/wire/ivalue_type.h"
+#include "gradwire/wire/rider.h"
 
 namespace gradwire {
 namespace wire {
@@ -122,6 +123,8 @@ c10::IValue take_as(Decoder& decoder, const c10::TypePtr& type) {
       return take_device(bytes);
     case c10::TypeKind::TensorType:
       return decoder.take_tensor();
+    case c10::TypeKind::RRefType:
+      return decoder.take_rider()->for_script(type->containedTypes()[0]);
     case c10::TypeKind::NumberType:
       return take_number(decoder);
     case c10::TypeKind::OptionalType:
@@ -183,6 +186,10 @@ c10::IValue Codec<c10::IValue>::decode(wire::Decoder& decoder) {
     }
     case Kind::tuple:
       return wire::take_any_tuple(decoder);
+    case Kind::reference: {
+      const c10::TypePtr referent = wire::decode_type(decoder);
+      return decoder.take_rider()->for_script(referent);
+    }
     default:
       decoder.bytes().fail(fmt::format("a value of unknown kind {}", static_cast<int>(kind)));
   }

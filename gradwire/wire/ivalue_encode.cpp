@@ -3,6 +3,7 @@
 #include "gradwire/base/error.h"
 #include "gradwire/wire/codec_ivalue.h"
 #include "gradwire/wire/ivalue_type.h"
+#include "gradwire/wire/rider.h"
 
 namespace gradwire {
 namespace wire {
@@ -11,7 +12,7 @@ namespace {
 [[noreturn]] void refuse(const std::string& what) {
   throw InvalidArgumentError(
       fmt::format("{} cannot be sent: an IValue travels if it is none, bool, int, double, "
-                  "complex, string, device, tensor, or a list, dict or tuple of these",
+                  "complex, string, device, tensor, RRef, or a list, dict or tuple of these",
                   what));
 }
 
@@ -20,6 +21,15 @@ namespace {
 }
 
 void put_as(Encoder& encoder, const c10::IValue& value, const c10::Type& type);
+
+// Where the type of the referent is not known otherwise, it goes along.
+void put_reference(Encoder& encoder, const c10::IValue& value) {
+  const auto* reference = dynamic_cast<const ScriptRider*>(value.toRRef().get());
+  if (reference == nullptr) {
+    refuse("an RRef of torch's own RPC");
+  }
+  encoder.put_rider(reference->rider());
+}
 
 // A list may say another element type than the list that contains it does.
 std::string type_bytes(const c10::Type& type) {
@@ -80,6 +90,9 @@ void put_as(Encoder& encoder, const c10::IValue& value, const c10::Type& type) {
     case c10::TypeKind::TensorType:
       expect(value.isTensor());
       return encoder.put_tensor(value.toTensor());
+    case c10::TypeKind::RRefType:
+      expect(value.isRRef());
+      return put_reference(encoder, value);
     case c10::TypeKind::NumberType:
       expect(value.isScalar() && !value.isBool());
       return encoder.put(value);
@@ -174,6 +187,10 @@ void Codec<c10::IValue>::encode(wire::Encoder& encoder, const c10::IValue& value
     wire::put_dict(encoder, value.toGenericDict());
   } else if (value.isTuple()) {
     wire::put_tuple(encoder, value);
+  } else if (value.isRRef()) {
+    encoder.bytes().put(Kind::reference);
+    wire::encode_type(encoder, *value.toRRef()->type());
+    wire::put_reference(encoder, value);
   } else if (value.isUnsigned()) {
     encoder.bytes().put(Kind::unsigned_integer);
     encoder.bytes().put(value.toUInt());

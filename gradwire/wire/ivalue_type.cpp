@@ -37,10 +37,12 @@ Kind kind_of(const c10::Type& type) {
       return Kind::dict;
     case c10::TypeKind::TupleType:
       return Kind::tuple;
+    case c10::TypeKind::RRefType:
+      return Kind::reference;
     default:
       throw InvalidArgumentError(
           fmt::format("a list or dict of {} cannot be sent: only none, bool, int, float, complex, str, device, Tensor, "
-                      "Any, and lists, dicts, tuples and optionals of these travel",
+                      "Any, RRef, and lists, dicts, tuples and optionals of these travel",
                       type.repr_str()));
   }
 }
@@ -123,6 +125,8 @@ c10::TypePtr decode_type(Decoder& decoder) {
       return decode_dict_type(decoder);
     case Kind::tuple:
       return decode_tuple_type(decoder);
+    case Kind::reference:
+      return c10::RRefType::create(decode_type(decoder));
     default:
       decoder.bytes().fail(fmt::format("a type of unknown kind {}", static_cast<int>(kind)));
   }

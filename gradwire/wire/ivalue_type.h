@@ -25,6 +25,7 @@ enum class Kind : uint8_t {
   dict = 12,
   tuple = 13,
   unsigned_integer = 14,  // a value only: one too large for integer
+  reference = 15,
 };
 
 // Throws InvalidArgumentError for a type whose values are not data.

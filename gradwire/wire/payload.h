@@ -2,6 +2,7 @@
 // links can move them without another copy.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,9 +10,12 @@
 
 namespace gradwire::wire {
 
+class Rider;
+
 struct Payload {
   std::string bytes;
-  std::vector<at::Tensor> tensors;  // in the order in which the value names them; undefined ones too
+  std::vector<at::Tensor> tensors;             // in the order in which the value names them; undefined ones too
+  std::vector<std::shared_ptr<Rider>> riders;  // references, likewise in order
 };
 
 }  // namespace gradwire::wire

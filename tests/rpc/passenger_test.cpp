@@ -43,7 +43,7 @@ class Rider : public Passenger {
   explicit Rider(std::shared_ptr<Log> log) : log_(std::move(log)) {}
   uint8_t number() const override { return 200; }
 
-  std::unique_ptr<Ticket> prepare(const net::Message& message, const net::Record& to) override {
+  std::unique_ptr<Ticket> prepare(const net::Message& message, const std::shared_ptr<const net::Record>& to) override {
     if (message.type != request_type && message.type != reply_type) return nullptr;
     struct Counted : Ticket {
       void board(wire::ByteWriter& section) override {
@@ -53,14 +53,14 @@ class Rider : public Passenger {
     };
     auto ticket = std::make_unique<Counted>();
     ticket->count = static_cast<uint32_t>(message.payload.tensors.size());
-    log_->add("prepared for " + to.name);
+    log_->add("prepared for " + to->name);
     return ticket;
   }
 
-  std::unique_ptr<Bag> arrived(const net::Record& from, net::MessageType type, std::string_view section,
-                               const std::vector<wire::TensorDescription>& tensors) override {
+  std::unique_ptr<Bag> arrived(const std::shared_ptr<const net::Record>& from, net::MessageType type,
+                               std::string_view section, const std::vector<wire::TensorDescription>& tensors) override {
     EXPECT_EQ(wire::ByteReader(section).take<uint32_t>(), tensors.size());
-    log_->add((type == request_type ? "request from " : "reply from ") + from.name);
+    log_->add((type == request_type ? "request from " : "reply from ") + from->name);
     struct AddsOne : Bag {
       explicit AddsOne(std::shared_ptr<Log> given) : log(std::move(given)) {
         const std::scoped_lock lock(log->mutex);
@@ -96,7 +96,7 @@ Registry make_registry(const std::shared_ptr<Log>& log) {
     return x.neg();
   });
   registry.add(context, [] { return std::string(Surroundings::here().context ? "some" : "none"); });
-  registry.add_passenger([log] { return std::make_shared<Rider>(log); });
+  registry.add_passenger([log](const PassengerPlace&) { return std::make_shared<Rider>(log); });
   return registry;
 }
 

@@ -1,0 +1,18 @@
+// Where the layers meet: a worker that joins has all of them.
+#include "gradwire/rpc/worker_core.h"
+#include "gradwire/rref/fetch.h"
+#include "gradwire/rref/references.h"
+
+namespace gradwire {
+
+std::unique_ptr<Worker> Worker::join(const Registry& registry, WorkerOptions options) {
+  Registry with_layers = registry;
+  with_layers.add_passenger([](const PassengerPlace& place) {
+    return References::make(
+        {.loop = place.runtime, .runtime = place.runtime, .exchange = place.exchange, .core = place.core});
+  });
+  add_fetch(with_layers);
+  return std::unique_ptr<Worker>(new Worker(WorkerCore::join(with_layers, std::move(options)), true));
+}
+
+}  // namespace gradwire

@@ -348,8 +348,10 @@ TEST_F(RRefTest, KeptElsewhereOutlivesItsCreator) {
     cluster[0].peer(2).call(keep, r).get();
   }
   EXPECT_TRUE(eventually([&] { return cluster[0].debug().empty(); }));
-  EXPECT_EQ(cluster[1].debug().owned.size(), 1U);
-  EXPECT_EQ(cluster[1].debug().owned[0].holders, std::vector<std::string>{"worker2"});
+  EXPECT_TRUE(eventually([&] {
+    const ReferenceReport report = cluster[1].debug();
+    return report.owned.size() == 1 && report.owned[0].holders == std::vector<std::string>{"worker2"};
+  }));
   EXPECT_EQ(cluster[1].debug().owned[0].creator, "worker0");
   EXPECT_EQ(cluster[1].debug().owned[0].type, "Tensor");
   {

@@ -31,7 +31,8 @@ struct HeldReference {
 struct ReferenceReport {
   std::vector<OwnedReference> owned;
   std::vector<HeldReference> held;
-  bool empty() const { return owned.empty() && held.empty(); }
+  size_t adoptions = 0;  // forks given to this worker that their owner has not answered for yet
+  bool empty() const { return owned.empty() && held.empty() && adoptions == 0; }
 };
 
 std::ostream& operator<<(std::ostream& out, const ReferenceReport& report);

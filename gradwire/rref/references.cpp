@@ -297,6 +297,7 @@ ReferenceReport References::report() {
                            .forks = held.forks.size(),
                            .pins = held.pins.size(),
                            .confirmed = has_confirmed_fork(held)});
+  report.adoptions = adopting_.size();
   std::ranges::sort(report.owned, {}, &OwnedReference::id);
   std::ranges::sort(report.held, {}, &HeldReference::id);
   return report;
@@ -306,7 +307,7 @@ void References::leaving() {
   ReferenceReport remaining = report();
   std::erase_if(remaining.owned, [](const OwnedReference& owned) { return owned.holders.empty(); });
   remaining.held.clear();
-  if (!remaining.empty())
+  if (!remaining.owned.empty())
     LOG(WARNING) << "gradwire: " << self().name << " leaves, and drops what others still hold of it:\n" << remaining;
 }
 

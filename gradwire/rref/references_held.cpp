@@ -88,7 +88,8 @@ PassedReference References::pass(const ReferenceRider& rider, const RecordPointe
     passed.passing = Passing::lost;
   } else if (to->incarnation == owner->incarnation) {
     passed.passing = rider.use == Use::operation ? Passing::operation : Passing::to_owner;
-  } else if (dead_.contains(owner->incarnation) || held.creation == 0) {
+  } else if (dead_.contains(owner->incarnation) || (held.made_by && held.creation == 0)) {
+    // Or the request that should have made it never left.
     passed.passing = Passing::lost;
   } else {
     passed.passing = Passing::child;

@@ -103,14 +103,15 @@ std::shared_ptr<Reference> References::given(const PassedReference& passed, cons
                                              Errands& errands) {
   auto [entry, fresh] = held_.try_emplace(passed.id);
   Held& held = entry->second;
-  if (fresh) {
+  if (fresh) held.since = std::chrono::steady_clock::now();
+  // What one giver passed on as lost another may have.
+  if (fresh || (held.lost && passed.passing != Passing::lost)) {
     held.owner = passed.owner;
     held.creator = passed.creator;
     held.creation = passed.creation;
-    held.since = std::chrono::steady_clock::now();
+    held.lost = passed.passing == Passing::lost;
   }
   const bool owner_dead = dead_.contains(held.owner->incarnation);
-  if (passed.passing == Passing::lost) held.lost = fresh || held.lost;
   if (passed.passing == Passing::from_owner) {
     held.forks.emplace(passed.fork, true);
   } else if (passed.passing == Passing::child) {

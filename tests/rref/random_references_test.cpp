@@ -356,8 +356,8 @@ class World {
            std::ranges::all_of(handle.sources, [&](size_t gift) { return excused_gift(gifts_[gift], story); });
   }
   bool excused_gift(const Gift& gift, const Story& story) const {
-    if (gift.giver == story.owner) return false;
-    if (bad(gift.giver, story.owner) || bad(gift.giver, gift.to)) return true;
+    // An owner has only lost what came back to it as lost.
+    if (gift.giver != story.owner && (bad(gift.giver, story.owner) || bad(gift.giver, gift.to))) return true;
     return !gift.sources.empty() &&
            std::ranges::all_of(gift.sources, [&](size_t source) { return excused_gift(gifts_[source], story); });
   }

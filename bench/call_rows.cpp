@@ -1,9 +1,5 @@
 // Rows of the rpc layer: calls between two processes.
-#include <unistd.h>
-
 #include <atomic>
-#include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <semaphore>
 #include <thread>
@@ -12,8 +8,8 @@
 #include <ATen/ops/zeros.h>
 
 #include "gradwire/gradwire.h"
-#include "gradwire/testing/processes.h"
 
+#include "pair.h"
 #include "row.h"
 
 namespace gradwire::bench {
@@ -53,24 +49,8 @@ int serve(testing::Child& me) {
   return 0;
 }
 
-// Two processes; this one is worker0.
-struct Pair {
-  Pair()
-      : store(std::filesystem::temp_directory_path() / ("gradwire-bench-" + to_string(make_incarnation()))),
-        child(testing::Processes().start(serve, store)),
-        worker(Worker::join(make_registry(), {.rank = 0, .world_size = 2, .store_file = store})),
-        peer(worker->peer(1)) {}
-  ~Pair() {
-    worker->leave();
-    worker.reset();
-    child->wait();
-    std::filesystem::remove(store);
-  }
-  const std::string store;
-  std::unique_ptr<testing::Process> child;
-  std::unique_ptr<Worker> worker;
-  const Peer peer;
-  const at::Tensor small = at::ones({4});
+struct Pair : PairOfProcesses {
+  Pair() : PairOfProcesses(make_registry(), serve) {}
 };
 
 double blocking_function() {
@@ -162,14 +142,6 @@ double behind_blocked() {
   return 1e6 * percentile(seconds, 0.99);
 }
 
-double resident_bytes(pid_t process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/statm");
-  double size = 0;
-  double resident = 0;
-  file >> size >> resident;
-  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
-}
-
 // Both processes together, after what they need to begin with.
 double memory_growth() {
   Pair pair;
@@ -180,11 +152,10 @@ double memory_growth() {
       for (Future<at::Tensor>& future : futures) future.get();
     }
   };
-  const auto resident = [&] { return resident_bytes(getpid()) + resident_bytes(pair.child->id()); };
   calls(1'000'000);
-  const double before = resident();
+  const double before = pair.resident_bytes();
   calls(1'000'000);
-  return 100 * (resident() - before) / before;
+  return 100 * (pair.resident_bytes() - before) / before;
 }
 
 }  // namespace

@@ -50,7 +50,6 @@ void Session::handle_events(const std::shared_ptr<Channel>& channel, SessionHand
       const Channel::Event event = channel->next();
       if (event.kind == Channel::EventKind::none) return;
       if (dial_ && dial_->channel == channel) {
-        if (event.kind != Channel::EventKind::frame) throw wire::MalformedError("chunk before Hello");
         dial_answered(event);
       } else if (event.kind == Channel::EventKind::chunk_begins) {
         channel->place_chunk(inbox_.destination(event.header.number, event.chunk, event.chunk_size));

@@ -25,7 +25,7 @@ void answer(Reply& reply, const std::function<c10::IValue()>& run) {
 
 }  // namespace
 
-void Registry::add_entry(std::string name, Entry entry) {
+void Registry::add_entry(std::string name, Entry&& entry) {
   if (name.empty()) throw InvalidArgumentError("a function needs a name");
   if (!functions_.try_emplace(name, std::move(entry)).second)
     throw InvalidArgumentError(fmt::format("a function \"{}\" is registered already: names are for one each", name));

@@ -96,7 +96,7 @@ class Registry {
   void add_passenger(PassengerMaker maker) { passenger_makers_.push_back(std::move(maker)); }
   const std::vector<PassengerMaker>& passenger_makers() const { return passenger_makers_; }
   // a function with a body of its own; throws InvalidArgumentError for a name that is taken;
-  void add_entry(std::string name, Entry entry);
+  void add_entry(std::string name, Entry&& entry);
   // the types that were added.
   Types& types() { return types_; }
   const Types& types() const { return types_; }

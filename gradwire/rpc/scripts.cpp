@@ -2,12 +2,41 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/passes/inliner.h>
 
 #include "gradwire/base/error.h"
 #include "gradwire/rpc/schema_arguments.h"
 
 namespace gradwire {
+namespace {
+
+bool calls_torchs_rpc(const torch::jit::Block& block) {
+  for (const torch::jit::Node* node : block.nodes()) {
+    const std::string kind = node->kind().toQualString();
+    if (kind == "aten::to_here" || kind == "aten::local_value" || kind.starts_with("prim::rpc_")) return true;
+    for (const torch::jit::Block* inner : node->blocks())
+      if (calls_torchs_rpc(*inner)) return true;
+  }
+  return false;
+}
+
+// These act on torch's own references and agent, and crash on any other.
+void refuse_torchs_rpc(const std::string& name, torch::jit::Function& function) {
+  const torch::jit::GraphFunction* script = torch::jit::tryToGraphFunction(function);
+  if (script == nullptr) return;
+  const std::shared_ptr<torch::jit::Graph> graph = script->graph()->copy();
+  torch::jit::Inline(*graph);
+  if (calls_torchs_rpc(*graph->block()))
+    throw InvalidArgumentError(fmt::format(
+        "the script \"{}\" cannot be registered: its \"{}\" uses to_here, local_value or rpc of torch's own "
+        "RPC. A script may take, keep and return references; fetch their values outside of it",
+        name, function.name()));
+}
+
+}  // namespace
 
 // Constant after construction.
 struct Scripts::Script {
@@ -27,6 +56,7 @@ struct Scripts::Script {
 void Scripts::add(const std::string& name, const torch::jit::Module& module) {
   Script script{.functions = module._ivalue()->compilation_unit(), .methods = {}, .self = module._ivalue()};
   for (const torch::jit::Method& method : module.get_methods()) {
+    refuse_torchs_rpc(name, method.function());
     script.methods.emplace(method.name(), &method.function());
   }
   scripts_.insert_or_assign(name, std::make_shared<const Script>(std::move(script)));
@@ -35,6 +65,7 @@ void Scripts::add(const std::string& name, const torch::jit::Module& module) {
 void Scripts::add(const std::string& name, std::shared_ptr<torch::jit::CompilationUnit> functions) {
   Script script{.functions = std::move(functions), .methods = {}, .self = {}};
   for (torch::jit::Function* function : script.functions->get_functions()) {
+    refuse_torchs_rpc(name, *function);
     script.methods.emplace(function->name(), function);
   }
   scripts_.insert_or_assign(name, std::make_shared<const Script>(std::move(script)));

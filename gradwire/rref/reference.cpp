@@ -10,13 +10,16 @@
 namespace gradwire {
 namespace {
 
-// A reference as TorchScript knows it. Scripts may take it, keep it and give it on, and ask whose it is; its value they
-// cannot have: `to_here` and `local_value` are torch's own and know only torch's references.
+// A reference as TorchScript knows it. Scripts may take it, keep it and give it on; its value they cannot have:
+// `to_here` and `local_value` are torch's own and know only torch's references.
 class ScriptReference : public wire::ScriptRider {
  public:
   ScriptReference(std::shared_ptr<Reference> reference, c10::TypePtr type)
       : reference_(std::move(reference)), type_(std::move(type)) {}
-  std::shared_ptr<wire::Rider> rider() const override { return std::make_shared<ReferenceRider>(reference_); }
+  std::shared_ptr<wire::Rider> rider() const override {
+    if (std::exception_ptr failure = reference_->failure()) std::rethrow_exception(failure);
+    return std::make_shared<ReferenceRider>(reference_);
+  }
   c10::worker_id_t owner() const override { return static_cast<c10::worker_id_t>(reference_->owner()->rank); }
   std::string ownerName() const override { return reference_->owner()->name; }
   bool isOwner() const override { return reference_->is_owner(); }

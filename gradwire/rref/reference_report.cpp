@@ -21,6 +21,8 @@ std::ostream& operator<<(std::ostream& out, const ReferenceReport& report) {
     out << fmt::format("held {}: of {}, made by {}, here for {:.1f} s, {} handles, {} forks, {} pins{}\n", held.id,
                        held.owner, held.creator, seconds(held.age), held.handles, held.forks, held.pins,
                        held.confirmed ? "" : ", not confirmed yet");
+  if (report.adoptions > 0)
+    out << fmt::format("{} forks given to this worker wait for their owners\n", report.adoptions);
   return out;
 }
 

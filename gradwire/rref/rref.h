@@ -77,6 +77,7 @@ class RRef {
   auto remote(Method method, Given&&... given) const {
     using Result = typename detail::MethodTraits<Method>::Result;
     auto [target, arguments] = request(method, std::forward<Given>(given)...);
+    if (std::exception_ptr failure = reference_->failure()) std::rethrow_exception(failure);
     return RRef<Result>(owner().create(target, std::move(arguments)), timeout_);
   }
 

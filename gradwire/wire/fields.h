@@ -19,7 +19,7 @@ template <class T>
 struct Anything {
   template <class Field>
     requires(!std::same_as<Field, T>)
-  operator Field() const;
+  operator Field() const;  // NOLINT(clang-diagnostic-undefined-internal): only its type is asked for
 };
 
 // Stands for a base class of T only.

@@ -25,7 +25,7 @@ net::Record record_of(const std::string& name, int rank) {
           .tcp_address = "t:1"};
 }
 
-void exchange(net::StorePointer store) {
+void exchange(const net::StorePointer& store) {
   net::MeetingPoint here(store);
   const net::Record record = record_of("alice", 4);
   here.publish(record);

@@ -75,7 +75,7 @@ Registry make_registry(const std::shared_ptr<Observed>& observed = std::make_sha
 TEST(Future, IsCopyableAndGivesItsValueToEveryone) {
   Cluster cluster(2, make_registry());
   Future<int> future = cluster[0].peer(1).call(twice, 4);
-  const Future<int> copy = future;
+  const Future<int> copy = future;  // NOLINT(performance-unnecessary-copy-initialization): the point of the test
   EXPECT_EQ(copy.get(), 8);
   EXPECT_EQ(future.get(), 8);
   EXPECT_TRUE(copy.done());

@@ -22,7 +22,6 @@ namespace gradwire {
 namespace {
 
 using namespace std::chrono_literals;
-using ::testing::HasSubstr;
 using testing::StoreFile;
 
 constexpr Function<at::Tensor(at::Tensor, double)> scale{"scale"};
@@ -87,10 +86,8 @@ TEST(Processes, C2_KilledAtRandomMomentsFailTheirCallsOnlyAndComeBackUnderTheirN
       if (i == static_cast<int>(random() % 40)) others[static_cast<size_t>(victim - 1)]->kill();
     }
     others[static_cast<size_t>(victim - 1)]->kill();
-    int answered = 0;
     for (size_t i = 0; i < to_victim.size(); ++i) try {
         EXPECT_TRUE(to_victim[i].get().eq(2.0 * static_cast<double>(i)).all().item<bool>());
-        ++answered;
       } catch (const PeerGoneError& error) {
         EXPECT_EQ(error.reason(), GoneReason::died);
       }

@@ -37,9 +37,18 @@ constexpr Function<void(RRef<at::Tensor>)> keep{"keep"};
 constexpr Function<void()> forget{"forget"};
 constexpr Function<void()> nothing{"nothing"};
 
+// Takes its time to be made from.
+struct SlowNumber {
+  int64_t milliseconds = 200;
+};
+
 // Counts those that live, on all workers of this process.
 struct Counted {
   Counted() { ++alive; }
+  explicit Counted(const SlowNumber& slowly) {
+    ++alive;
+    std::this_thread::sleep_for(milliseconds(slowly.milliseconds));
+  }
   explicit Counted(int64_t start) : value(start) { ++alive; }
   Counted(const Counted&) = delete;
   Counted& operator=(const Counted&) = delete;
@@ -103,6 +112,7 @@ Registry make_registry() {
   registry.add_type<Counted>("Counted")
       .constructor<>()
       .constructor<int64_t>()
+      .constructor<SlowNumber>()
       .method("add", &Counted::add)
       .method("get", &Counted::get)
       .method("refuse", &Counted::refuse);
@@ -400,6 +410,11 @@ TEST_F(RRefTest, C15_OfATimedOutCreationFailsWithTheTimeout) {
   EXPECT_THROW(r.to_here(), TimeoutError);
   EXPECT_THROW(r.with_timeout(milliseconds(1000)).to_here(), TimeoutError);
   EXPECT_THROW(static_cast<void>(wire::encode(r)), TimeoutError);
+  EXPECT_THROW(static_cast<void>(wire::encode(r.ivalue())), TimeoutError);
+  const RRef<Counted> object = cluster[0].peer(1).with_timeout(milliseconds(20)).make<Counted>(SlowNumber{});
+  EXPECT_TRUE(eventually([&] { return object.reference()->failure() != nullptr; }));
+  EXPECT_THROW(object.call(&Counted::get).get(), TimeoutError);
+  EXPECT_THROW(object.remote(&Counted::get), TimeoutError);
 }
 
 TEST_F(RRefTest, AFetchHasATimeLimitOfItsOwn) {

@@ -64,7 +64,6 @@ struct Sample {
   at::Tensor x;
   std::optional<std::string> label;
   std::vector<std::pair<int, double>> points;
-  bool operator==(const Sample&) const = default;
 };
 
 using Everything =

@@ -8,6 +8,7 @@
 #include "gradwire/net/frame.h"
 #include "gradwire/net/outbox.h"
 #include "gradwire/rpc/error_on_wire.h"
+#include "gradwire/rref/reference_section.h"
 #include "gradwire/wire/tensor.h"
 
 #include "tests/fuzz/seeds.h"
@@ -133,6 +134,27 @@ void write_frames(const std::filesystem::path& folder) {
         segments.take() + net::encode_plain(net::FrameKind::ping) + net::encode_plain(net::FrameKind::acknowledgement));
 }
 
+void write_references(const std::filesystem::path& folder) {
+  const auto record = [](const char* name, uint64_t incarnation) {
+    return std::make_shared<net::Record>(
+        net::Record{.name = name, .rank = 0, .incarnation = Incarnation{incarnation}, .unix_path = "/path"});
+  };
+  const auto sender = record("sender", 1);
+  const auto receiver = record("receiver", 2);
+  const auto third = record("third", 3);
+  const auto section = [](const ReferenceSection& given) {
+    wire::ByteWriter bytes;
+    encode(bytes, given, Incarnation{1}, Incarnation{2});
+    return bytes.take();
+  };
+  const PassedReference creation{Passing::creation, {Incarnation{1}, 4}, 7, {Incarnation{1}, 5}, receiver, sender};
+  const PassedReference child{Passing::child, {Incarnation{3}, 4}, 1, {Incarnation{1}, 9}, third, third};
+  const PassedReference to_owner{Passing::to_owner, {Incarnation{3}, 4}, 1, {}, receiver, third};
+  write(folder / "creation", section({.references = {creation}, .inside = {}}));
+  write(folder / "child", section({.references = {child, to_owner}, .inside = {}}));
+  write(folder / "inside", section({.references = {}, .inside = {{Incarnation{3}, 4}}}));
+}
+
 void write_errors(const std::filesystem::path& folder) {
   const auto thrown = encode_thrown(std::make_exception_ptr(std::runtime_error("no luck")), "worker2", "scale");
   write(folder / "thrown", thrown);
@@ -154,4 +176,5 @@ int main(int argc, char** argv) {
   write_hellos(folder / "hello");
   write_frames(folder / "frames");
   write_errors(folder / "error");
+  write_references(folder / "references");
 }

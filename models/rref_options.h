@@ -27,7 +27,7 @@
 #define CUTS 0
 #endif
 #ifndef WIRE /* messages under way from one worker to another */
-#define WIRE 6
+#define WIRE (2 * FORKS + 1)
 #endif
 
 /* ---- Mutants: each breaks one rule, and must make spin find an error ---- */

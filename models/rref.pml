@@ -9,8 +9,9 @@
    - R3: at the end no fetch waits;
    - Surprise: nothing arrives that its receiver could not expect. The code would ignore it, or call it malformed.
 
-   To be read from top to bottom: state; wires; the one loss; the owner; the users; failures; how a story ends; the
-   processes. Each thing that can happen is an `inline` with one indivisible step; a process only lists its steps.
+   To be read from top to bottom, and each file where it is included: state; wires; the one loss; the owner
+   (rref_owner.pml); the users (rref_users.pml); failures; how a story ends; the processes. Each thing that can happen is
+   an `inline` with one indivisible step; a process only lists its steps.
 
    Options, and the mutants that show each rule to be needed, are in rref_options.h; README.md has the table. */
 
@@ -31,9 +32,9 @@ hidden byte R1 = 1, R2 = 2, R3 = 3, Surprise = 4, Witness = 5, Model = 6;
 #define ON_EACH_WORKER(step) step(OWNER) ON_EACH_USER(step)
 
 /* Sets of workers and of forks are bytes. */
-#define bit(number)        (1 << (number))
-#define has(set, number)   (((set) >> (number)) & 1)
-#define add(set, number)   set = set | bit(number)
+#define bit(number)         (1 << (number))
+#define has(set, number)    (((set) >> (number)) & 1)
+#define add(set, number)    set = set | bit(number)
 #define remove(set, number) set = set & ~bit(number)
 
 /* ---- State ---- */
@@ -88,7 +89,7 @@ byte deaths = DEATHS, cuts = CUTS;
 /* For the claims only. */
 byte parents[FORKS];            /* the giver's forks when it gave this one, until the owner has seen it */
 byte ever_entered, ever_refused;
-byte in_doubt[WORKERS];         /* given to p and not adopted, although no fork of p's was confirmed: a mutant's doing */
+byte in_doubt[WORKERS];         /* given to p and not adopted, although p had none confirmed: only in a mutant */
 bool empty_deleted, short_cut[WORKERS], given_as_lost[WORKERS];              /* only witnesses use these */
 
 /* Only a mutant uses these. */
@@ -98,18 +99,19 @@ byte late_from, late_forks;
 hidden mtype kind;
 hidden byte what, each, excused, fresh;
 
-#define seen_by_owner   (ever_entered | ever_refused)
-#define is_dead(p, q)   has(dead_to[p], q)
+#define seen_by_owner     (ever_entered | ever_refused)
+#define is_dead(p, q)     has(dead_to[p], q)
 #define unreachable(p, q) (gone[q] || is_dead(p, q) || is_dead(q, p))
+#define broken(p, q)      (gone[p] || has(cut_from[p], q))
 /* RQ: requests that wait for room hold what is in them. */
-#define holds(p)                                                     \
+#define holds(p)                                                          \
   (handle[p] || (fetch_queued[p] != 0 && !MUTANT_RELEASE_PASSES_FETCH) || \
    (p == CREATOR && creation_queued && !MUTANT_RELEASE_PASSES_CREATION))
-#define broken(p, q)    (gone[p] || has(cut_from[p], q))
 
 /* ---- Wires ---- */
 
-/* What is sent to one who holds the sender for dead vanishes. */
+/* What is sent to one who holds the sender for dead vanishes. As long as the creator has sent nothing, the owner has
+   no session with it, and does not hear of its death (RC). */
 inline send(from, to, message, content) {
   when((from) == CREATOR && (to) == OWNER, knows_creator = true);
   when((from) == OWNER && (to) == CREATOR, knows_creator = true);
@@ -130,8 +132,8 @@ inline lose_messages(to, from) {
 
 /* ---- The one loss that cannot be prevented ---- */
 
-/* Excused are the forks that the owner never knew and whose giver died, or was cut off from the owner or from the child;
-   those given by one who had only such forks; and all, if the creator was gone before its creation arrived. */
+/* Excused are the forks that the owner never knew and whose giver died, or was cut off from the owner or from the
+   child; those given by one who had only such forks; and all, if the creator was gone before its creation arrived. */
 inline find_excused() {
   excused = ever_refused;
   if

@@ -1,8 +1,8 @@
 /* The owner's steps: who holds what lives there, and when it is deleted. Part of rref.pml, which has the state. */
 
 #define fetches_that_keep (MUTANT_FETCH_KEEPS_NO_ENTRY -> 0 : fetches)
-#define needed (entered != 0 || owner_handle || own_message_holds || fetches_that_keep != 0)
 #define own_message_holds (!MUTANT_OWN_MESSAGE_HOLDS_NOTHING && len(wire_to(OWNER, OWNER)) > 0)
+#define needed            (entered != 0 || owner_handle || own_message_holds || fetches_that_keep != 0)
 
 /* R2. Of an empty entry nothing stays either: if its creation comes later, it makes a new one. */
 inline sweep() {
@@ -94,7 +94,7 @@ inline take_id(p, held) {
 
 inline owner_receives(p) {
   d_step {
-    !gone[OWNER] && nempty(wire_to(OWNER, p)) && !(MUTANT_RESOLVED_LATE && late_from != 0 && wire_to(OWNER, p)?[Id, _]) ->
+    !gone[OWNER] && nempty(wire_to(OWNER, p)) ->
     wire_to(OWNER, p)?kind, what;
     printf("the owner receives %e(%d) from %d\n", kind, what, p);
     if
@@ -103,7 +103,7 @@ inline owner_receives(p) {
     :: kind == Fetch -> take_fetch(p)
     :: kind == LostFetch -> check_loss(p, what); send(OWNER, p, LostValue, 0)
     :: kind == Id && !MUTANT_RESOLVED_LATE -> take_id(p, what)
-    :: kind == Id && MUTANT_RESOLVED_LATE -> late_from = p; late_forks = what
+    :: kind == Id && MUTANT_RESOLVED_LATE -> claim(Model, late_from == 0); late_from = p; late_forks = what
     :: kind == Release ->
        claim(Surprise, (what & ~seen_by_owner) == 0);
        entered = entered & ~what;

@@ -11,9 +11,10 @@ Exchange::Sent Exchange::send(const net::Record& to, net::Message message, net::
   if (!to_self) sent.session = endpoint_->session(to);
   const From peer = to_self ? self() : From(sent.session, &sent.session->peer());
   std::vector<std::pair<uint8_t, std::shared_ptr<Passenger::Ticket>>> tickets;
-  for (const std::shared_ptr<Passenger>& passenger : passengers_)
-    if (std::unique_ptr<Passenger::Ticket> ticket = passenger->prepare(message, peer))
-      tickets.emplace_back(passenger->number(), std::move(ticket));
+  for_each_passenger([&](Passenger& passenger) {
+    if (std::unique_ptr<Passenger::Ticket> ticket = passenger.prepare(message, peer))
+      tickets.emplace_back(passenger.number(), std::move(ticket));
+  });
   if (!tickets.empty()) {
     message.board = [tickets = std::move(tickets)] {
       wire::ByteWriter all;
@@ -55,12 +56,12 @@ void Exchange::send_to_self(net::Message message) {
           fmt::format("{} has left: it calls no one any more, itself included", endpoint_->record().name),
           endpoint_->record().name, GoneReason::left);
     if (message.board) delivery.boarded = message.board();
-    to_self_.push_back(std::move(delivery));
+    to_self_.push_back({std::move(delivery), std::move(message.board)});
     if (handing_out_) return;
     handing_out_ = true;
   }
   for (;;) {
-    net::Delivery next;
+    Queued next;
     {
       MutexLock lock(mutex_);
       if (to_self_.empty()) {
@@ -70,7 +71,7 @@ void Exchange::send_to_self(net::Message message) {
       next = std::move(to_self_.front());
       to_self_.pop_front();
     }
-    hand_out(From(endpoint_, &endpoint_->record()), std::move(next));
+    hand_out(self(), std::move(next.delivery));
   }
 }
 
@@ -80,11 +81,11 @@ void Exchange::close() {
 }
 
 void Exchange::announce_leaving() {
-  for (const std::shared_ptr<Passenger>& passenger : passengers_) passenger->leaving();
+  for_each_passenger([](Passenger& passenger) { passenger.leaving(); });
 }
 
 void Exchange::announce_closed() {
-  for (const std::shared_ptr<Passenger>& passenger : passengers_) passenger->closed();
+  for_each_passenger([](Passenger& passenger) { passenger.closed(); });
 }
 
 void Exchange::message_arrived(net::Session& session, net::Delivery delivery) noexcept {
@@ -98,9 +99,8 @@ void Exchange::hand_out(const From& from, net::Delivery delivery) noexcept {
     while (sections.remaining() > 0) {
       const auto number = sections.take<uint8_t>();
       const std::string_view section = sections.take_string();
-      for (const std::shared_ptr<Passenger>& passenger : passengers_)
-        if (passenger->number() == number)
-          received.luggage.add(passenger->arrived(from, delivery.type, section, delivery.tensors()));
+      if (const std::shared_ptr<Passenger> rider = passenger(number))
+        received.luggage.add(rider->arrived(from, delivery.type, section, delivery.tensors()));
     }
     auto handler = handlers_.find(delivery.type);
     if (handler == handlers_.end()) {
@@ -117,13 +117,14 @@ void Exchange::hand_out(const From& from, net::Delivery delivery) noexcept {
 }
 
 void Exchange::peer_gone(net::Session& session, GoneReason reason, const std::string& why) noexcept {
-  for (const std::shared_ptr<Passenger>& passenger : passengers_) passenger->peer_gone(session.peer(), reason);
+  for_each_passenger([&](Passenger& passenger) { passenger.peer_gone(session.peer(), reason); });
   for (const GoneHandler& handler : gone_handlers_) handler(session.peer(), reason, why);
 }
 
 std::shared_ptr<Passenger> Exchange::passenger(uint8_t number) const {
-  for (const std::shared_ptr<Passenger>& passenger : passengers_)
-    if (passenger->number() == number) return passenger;
+  for (const std::weak_ptr<Passenger>& weak : passengers_)
+    if (std::shared_ptr<Passenger> passenger = weak.lock(); passenger && passenger->number() == number)
+      return passenger;
   return nullptr;
 }
 

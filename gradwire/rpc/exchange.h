@@ -31,7 +31,8 @@ class Exchange : public net::SessionHandler {
   // Before it is opened.
   void on_message(net::MessageType type, Handler handler) { handlers_[type] = std::move(handler); }
   void on_gone(GoneHandler handler) { gone_handlers_.push_back(std::move(handler)); }
-  void add(std::shared_ptr<Passenger> passenger) { passengers_.push_back(std::move(passenger)); }
+  // Passengers send through this, and are the worker's own.
+  void add(const std::shared_ptr<Passenger>& passenger) { passengers_.emplace_back(passenger); }
   void open(std::shared_ptr<net::Endpoint> endpoint) { endpoint_ = std::move(endpoint); }
 
   struct Sent {
@@ -61,16 +62,25 @@ class Exchange : public net::SessionHandler {
 
  private:
   void hand_out(const From& from, net::Delivery delivery) noexcept;
+  template <class Act>
+  void for_each_passenger(Act act) const {
+    for (const std::weak_ptr<Passenger>& weak : passengers_)
+      if (const std::shared_ptr<Passenger> passenger = weak.lock()) act(*passenger);
+  }
   void send_to_self(net::Message message) GRADWIRE_EXCLUDES(mutex_);
 
   // Constant once open.
   std::map<net::MessageType, Handler> handlers_;
   std::vector<GoneHandler> gone_handlers_;
-  std::vector<std::shared_ptr<Passenger>> passengers_;
+  std::vector<std::weak_ptr<Passenger>> passengers_;
   std::shared_ptr<net::Endpoint> endpoint_;
 
   Mutex mutex_;
-  std::deque<net::Delivery> to_self_ GRADWIRE_GUARDED_BY(mutex_);
+  struct Queued {
+    net::Delivery delivery;
+    std::function<std::string()> passengers;  // until it is handed out: what rides along is kept by no session here
+  };
+  std::deque<Queued> to_self_ GRADWIRE_GUARDED_BY(mutex_);
   bool handing_out_ GRADWIRE_GUARDED_BY(mutex_) = false;
   bool closed_ GRADWIRE_GUARDED_BY(mutex_) = false;
 };

@@ -54,7 +54,8 @@ std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOpt
     core->leaving_ =
         Leaving::make(*options.rank, *options.world_size, core->exchange_, core->membership_, core->calls_);
   for (const Registry::PassengerMaker& maker : registry.passenger_makers())
-    core->exchange_->add(maker({.runtime = core->runtime_, .exchange = core->exchange_, .core = core}));
+    core->passengers_.push_back(maker({.runtime = core->runtime_, .exchange = core->exchange_, .core = core}));
+  for (const std::shared_ptr<Passenger>& passenger : core->passengers_) core->exchange_->add(passenger);
   core->view_ =
       std::unique_ptr<Worker>(new Worker(std::shared_ptr<WorkerCore>(std::shared_ptr<void>(), core.get()), false));
   const std::shared_ptr<net::Transport> transport =

@@ -41,6 +41,7 @@ class WorkerCore : public std::enable_shared_from_this<WorkerCore> {
   WorkerOptions options_;
   std::shared_ptr<net::Runtime> runtime_;
   std::shared_ptr<Exchange> exchange_;
+  std::vector<std::shared_ptr<Passenger>> passengers_;
   std::shared_ptr<Calls> calls_;
   std::shared_ptr<Membership> membership_;
   std::shared_ptr<Leaving> leaving_;  // of a fixed group

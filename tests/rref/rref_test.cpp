@@ -428,6 +428,28 @@ TEST_F(RRefTest, OfAnotherWorkerOfThisProcessCannotBeSent) {
   EXPECT_THROW(cluster[1].peer(2).call(fetch_there, r), InvalidArgumentError);
 }
 
+// RQ: what a worker sends to itself holds its references until it is handled.
+TEST_F(RRefTest, RQ_InACallToOneselfIsKeptUntilTheCallIsHandled) {
+  std::vector<std::jthread> threads;
+  std::atomic<int> wrong = 0;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      for (int j = 0; j < 1000; ++j) {
+        const Future<at::Tensor> call =
+            cluster[0].self().call(fetch_there, cluster[0].share(at::full({1}, static_cast<double>(j))));
+        try {
+          if (call.get().item<double>() != j) ++wrong;
+        } catch (const Error& error) {
+          ++wrong;
+          ADD_FAILURE() << error.what();
+        }
+      }
+    });
+  threads.clear();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_NOTHING_LEFT(cluster, 3);
+}
+
 TEST_F(RRefTest, IsUsedFromManyThreadsAtOnce) {
   {
     const RRef<Counted> counter = cluster[0].peer(1).make<Counted>();

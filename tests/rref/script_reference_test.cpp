@@ -71,7 +71,7 @@ TEST(ReferenceValue, TravelsAsAnIValueAloneInListsAndInTuples) {
   const c10::IValue tuple = c10::ivalue::Tuple::create({c10::IValue(a), c10::IValue(3)});
   const c10::IValue back = cluster[0].peer(1).call(identity, tuple).get();
   EXPECT_EQ(RRef<at::Tensor>::from(back.toTupleRef().elements()[0]), a);
-  c10::impl::GenericList list(c10::RRefType::create(c10::TensorType::get()));
+  c10::impl::GenericList list(c10::IValue(a).type());
   list.push_back(a);
   list.push_back(a);
   const c10::IValue listed = cluster[0].peer(1).call(identity, c10::IValue(list)).get();
@@ -94,7 +94,7 @@ TEST(ReferenceValue, IsTakenAndReturnedByScripts) {
 TEST(ReferenceValue, ScriptsThatWouldUseItAsTorchsOwnAreRefusedInWords) {
   // In a process without Python the operator is not there, so the script is put together by hand.
   auto graph = std::make_shared<torch::jit::Graph>();
-  torch::jit::Value* reference = graph->addInput()->setType(c10::RRefType::create(c10::TensorType::get()));
+  torch::jit::Value* reference = graph->addInput();
   torch::jit::Node* fetch = graph->create(c10::Symbol::fromQualString("aten::to_here"), {reference});
   graph->registerOutput(graph->insertNode(fetch)->output());
   auto unit = std::make_shared<torch::jit::CompilationUnit>();

@@ -142,5 +142,5 @@
 #define WITNESSES true
 #else
 #define WITNESSES false
-#define WITNESS   false
+#define WITNESS false
 #endif

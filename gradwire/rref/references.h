@@ -139,7 +139,7 @@ class References : public Passenger, public std::enable_shared_from_this<Referen
   // RG: in the step that queues the message.
   PassedReference pass(const ReferenceRider& rider, const RecordPointer& to) GRADWIRE_EXCLUDES(mutex_);
   bool has_confirmed_fork(const Held& held) const GRADWIRE_REQUIRES(mutex_);
-  void tell_adopted(const RecordPointer& giver, Id reference, Id fork, Errands& errands) GRADWIRE_REQUIRES(mutex_);
+  static void tell_adopted(const RecordPointer& giver, Id reference, Id fork, Errands& errands);
   void owner_or_child_gone(const net::Record& peer, Errands& errands) GRADWIRE_REQUIRES(mutex_);
   std::shared_ptr<Reference> holders_handle(Id id, Held& held) GRADWIRE_REQUIRES(mutex_);
 

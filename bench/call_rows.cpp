@@ -44,14 +44,7 @@ Registry make_registry() {
   return registry;
 }
 
-int serve(testing::Child& me) {
-  Worker::join(make_registry(), {.rank = 1, .world_size = 2, .store_file = me.argument()})->leave();
-  return 0;
-}
-
-struct Pair : PairOfProcesses {
-  Pair() : PairOfProcesses(make_registry(), serve) {}
-};
+using Pair = PairOfProcesses<make_registry>;
 
 double blocking_function() {
   const Pair pair;

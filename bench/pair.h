@@ -15,12 +15,12 @@
 
 namespace gradwire::bench {
 
+template <Registry (*make_registry)()>
 struct PairOfProcesses {
-  // `serve` joins as rank 1 of 2, with the store in its argument.
-  PairOfProcesses(const Registry& registry, int (*serve)(testing::Child&))
+  PairOfProcesses()
       : store(std::filesystem::temp_directory_path() / ("gradwire-bench-" + to_string(make_incarnation()))),
         child(testing::Processes().start(serve, store)),
-        worker(Worker::join(registry, {.rank = 0, .world_size = 2, .store_file = store})),
+        worker(Worker::join(make_registry(), {.rank = 0, .world_size = 2, .store_file = store})),
         peer(worker->peer(1)) {}
   ~PairOfProcesses() {
     worker->leave();
@@ -41,6 +41,10 @@ struct PairOfProcesses {
   const at::Tensor small = at::ones({4});
 
  private:
+  static int serve(testing::Child& me) {
+    Worker::join(make_registry(), {.rank = 1, .world_size = 2, .store_file = me.argument()})->leave();
+    return 0;
+  }
   static double resident_bytes(pid_t process) {
     std::ifstream file("/proc/" + std::to_string(process) + "/statm");
     double size = 0;

@@ -74,7 +74,7 @@ class ReferenceRider : public wire::Rider {
 // What a user's RRef needs of its worker. Throw InvalidArgumentError once the worker is gone.
 std::shared_ptr<WorkerCore> worker_of(const Reference& reference);
 const Registry& registry_of(const Reference& reference);
-std::chrono::nanoseconds default_timeout(const WorkerCore& worker);
+std::chrono::milliseconds default_timeout(const WorkerCore& worker);
 // The value, at its owner; waits for it. Throws its error, and InvalidArgumentError elsewhere or for another type.
 Kept local_value(const Reference& reference, const ValueType& type);
 // What the IValue refers to. Throws InvalidArgumentError.

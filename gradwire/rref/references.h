@@ -14,7 +14,6 @@
 #include <map>
 #include <memory>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "gradwire/base/mutex.h"
@@ -121,6 +120,8 @@ class References : public Passenger, public std::enable_shared_from_this<Referen
   // Owner's side: references_owned.cpp.
   void adopt_arrived(const RecordPointer& from, std::string_view head) GRADWIRE_EXCLUDES(mutex_);
   void release_arrived(const RecordPointer& from, std::string_view head) GRADWIRE_EXCLUDES(mutex_);
+  // An entry for what this worker makes for itself.
+  Owned& own(Id id) GRADWIRE_REQUIRES(mutex_);
   // Throws MalformedError for a number that does not go up.
   std::shared_ptr<Referent> created(const PassedReference& passed) GRADWIRE_REQUIRES(mutex_);
   // The entry, made empty if it may still be created; null if the reference is lost.

@@ -11,13 +11,7 @@ std::shared_ptr<Reference> References::create(std::shared_ptr<const net::Record>
                                               std::shared_ptr<FutureStateOf<void>> creation) {
   MutexLock lock(mutex_);
   const Id id = next_id();
-  if (owner->incarnation == self().incarnation) {
-    Owned& owned = owned_[id];
-    owned.creator = place_.exchange->self();
-    owned.created = true;
-    owned.since = std::chrono::steady_clock::now();
-    return owners_handle(id, owned, std::move(creation));
-  }
+  if (owner->incarnation == self().incarnation) return owners_handle(id, own(id), std::move(creation));
   Held& held = held_[id];
   held.owner = std::move(owner);
   held.creator = place_.exchange->self();

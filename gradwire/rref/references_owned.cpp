@@ -12,12 +12,17 @@ std::shared_ptr<Reference> References::share(Kept kept) {
   if (closed_)
     throw InvalidArgumentError(fmt::format("{} has left the group and cannot share anything: join again", self().name));
   const Id id = next_id();
-  Owned& owned = owned_[id];
+  Owned& owned = own(id);
   owned.referent = std::move(referent);
+  return owners_handle(id, owned);
+}
+
+References::Owned& References::own(Id id) {
+  Owned& owned = owned_[id];
   owned.creator = place_.exchange->self();
   owned.created = true;
   owned.since = std::chrono::steady_clock::now();
-  return owners_handle(id, owned);
+  return owned;
 }
 
 std::shared_ptr<Reference> References::owners_handle(Id id, Owned& owned,

@@ -103,8 +103,9 @@ class RRef {
 
   Peer owner() const {
     std::shared_ptr<WorkerCore> worker = worker_of(*reference_);
-    const std::chrono::nanoseconds limit = timeout_.value_or(default_timeout(*worker));
-    return Peer(std::move(worker), reference_->owner(), std::chrono::milliseconds(0)).with_timeout(limit);
+    const std::chrono::milliseconds limit = default_timeout(*worker);
+    const Peer peer(std::move(worker), reference_->owner(), limit);
+    return timeout_ ? peer.with_timeout(*timeout_) : peer;
   }
   bool is_owner() const { return reference_->is_owner(); }
   // Whether the owner knows of it: of what was made by `remote` and `make`, that it is there or failed.

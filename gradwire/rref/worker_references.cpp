@@ -39,10 +39,7 @@ std::shared_ptr<WorkerCore> worker_of(const Reference& reference) {
 
 const Registry& registry_of(const Reference& reference) { return worker_of(reference)->calls().registry(); }
 
-std::chrono::nanoseconds default_timeout(const WorkerCore& worker) {
-  const std::chrono::milliseconds timeout = worker.options().call_timeout;
-  return timeout < std::chrono::hours(24 * 365 * 100) ? timeout : Peer::no_timeout;
-}
+std::chrono::milliseconds default_timeout(const WorkerCore& worker) { return worker.options().call_timeout; }
 
 Kept local_value(const Reference& reference, const ValueType& type) {
   if (!reference.is_owner())

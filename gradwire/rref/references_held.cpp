@@ -78,13 +78,12 @@ PassedReference References::pass(const ReferenceRider& rider, const RecordPointe
     return passed;
   }
   passed.creation = held.creation;
-  if (held.lost) {
+  const bool to_owner = to->incarnation == owner->incarnation;
+  const bool never_left = held.made_by && held.creation == 0;  // the request that should have made it
+  if (held.lost || (!to_owner && (dead_.contains(owner->incarnation) || never_left))) {
     passed.passing = Passing::lost;
-  } else if (to->incarnation == owner->incarnation) {
+  } else if (to_owner) {
     passed.passing = rider.use == Use::operation ? Passing::operation : Passing::to_owner;
-  } else if (dead_.contains(owner->incarnation) || (held.made_by && held.creation == 0)) {
-    // Or the request that should have made it never left.
-    passed.passing = Passing::lost;
   } else {
     passed.passing = Passing::child;
     passed.fork = next_id();

@@ -1,6 +1,7 @@
 // Everything a program needs.
 #pragma once
 
+#include "gradwire/autograd/context.h"
 #include "gradwire/base/error.h"
 #include "gradwire/rpc/cancellation.h"
 #include "gradwire/rpc/task.h"

@@ -1,4 +1,6 @@
 // Where the layers meet: a worker that joins has all of them.
+#include "gradwire/autograd/context.h"
+#include "gradwire/autograd/contexts.h"
 #include "gradwire/rpc/worker_core.h"
 #include "gradwire/rref/fetch.h"
 #include "gradwire/rref/references.h"
@@ -12,6 +14,10 @@ std::unique_ptr<Worker> Worker::join(const Registry& registry, WorkerOptions opt
         {.loop = place.runtime, .runtime = place.runtime, .exchange = place.exchange, .core = place.core});
   });
   add_fetch(with_layers);
+  with_layers.add_passenger([](const PassengerPlace& place) {
+    return autograd::Contexts::make({.runtime = place.runtime, .exchange = place.exchange, .core = place.core});
+  });
+  autograd::add_backward(with_layers);
   return std::unique_ptr<Worker>(new Worker(WorkerCore::join(with_layers, std::move(options)), true));
 }
 

@@ -65,6 +65,7 @@ void Calls::start(std::shared_ptr<const net::Record> peer, const Target& target,
     pending.peer = peer;
     pending.target = target.name;
     pending.timeout = timeout;
+    pending.context = Surroundings::here().context;
     if (limited) {
       pending.deadline = deadlines_.add(now, timeout, call);
       arm(now + timeout);
@@ -118,6 +119,12 @@ std::optional<Calls::Pending> Calls::take(uint64_t call, Incarnation callee) {
   if (pending->deadline) deadlines_.remove(*pending->deadline);
   look_whether_idle();
   return pending;
+}
+
+std::shared_ptr<void> Calls::context_of(uint64_t call, Incarnation callee) {
+  MutexLock lock(mutex_);
+  auto found = pending_.find(call);
+  return found != pending_.end() && found->second.peer->incarnation == callee ? found->second.context : nullptr;
 }
 
 void Calls::reply_arrived(const net::Record& from, Received received) {

@@ -32,8 +32,23 @@ class Calls : public std::enable_shared_from_this<Calls> {
   void start(std::shared_ptr<const net::Record> peer, const Target& target, wire::Payload arguments,
              const std::shared_ptr<FutureState>& state, net::Duration timeout) GRADWIRE_EXCLUDES(mutex_);
   void cancel(uint64_t call) GRADWIRE_EXCLUDES(mutex_);
+  // What was current when the call was made; null if it is over, or was made at another callee.
+  std::shared_ptr<void> context_of(uint64_t call, Incarnation callee) GRADWIRE_EXCLUDES(mutex_);
   // Fails all calls under way: the worker is closing.
   void fail_all(const std::string& why) GRADWIRE_EXCLUDES(mutex_);
+
+  // One of the threads that this worker may have in functions. Throws OverloadedError if there are none left: endless
+  // recursion ends here, in words.
+  class Occupied {
+   public:
+    explicit Occupied(Calls& calls);
+    ~Occupied() { --calls_.threads_in_functions_; }
+    Occupied(const Occupied&) = delete;
+    Occupied& operator=(const Occupied&) = delete;
+
+   private:
+    Calls& calls_;
+  };
 
   // How much goes on, for leaving.
   struct Activity {
@@ -63,6 +78,7 @@ class Calls : public std::enable_shared_from_this<Calls> {
     std::string target;
     net::Duration timeout{};
     std::optional<Deadlines::Place> deadline;
+    std::shared_ptr<void> context;  // in use until the call is over
   };
   class Served;
   struct Counts {
@@ -82,7 +98,6 @@ class Calls : public std::enable_shared_from_this<Calls> {
   // As a callee.
   void request_arrived(const Exchange::From& from, Received received) GRADWIRE_EXCLUDES(mutex_);
   void cancel_arrived(const net::Record& from, const Received& received) GRADWIRE_EXCLUDES(mutex_);
-  void serve(const std::shared_ptr<Served>& served);
   void run(const std::shared_ptr<Served>& served);
   // No one waits for them any more.
   void cancel_served_for(Incarnation caller) GRADWIRE_EXCLUDES(mutex_);

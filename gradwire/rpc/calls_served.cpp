@@ -1,4 +1,5 @@
 // As a callee: the functions that run here for others, and for this worker itself.
+#include <c10/core/GradMode.h>
 #include <c10/util/Logging.h>
 #include <fmt/format.h>
 
@@ -52,12 +53,16 @@ class Calls::Served : public Reply, public std::enable_shared_from_this<Served> 
   const Exchange::From& from() const { return from_; }
   const Target& target() const { return target_; }
   Received& received() { return received_; }
+  // What is current in the function, and when it answers, wherever that is.
+  void under(std::shared_ptr<void> context) { context_ = std::move(context); }
   // The cancellation lives as long as this.
   std::shared_ptr<Cancellation> cancellation() { return {shared_from_this(), &cancellation_}; }
 
  private:
   void answer(bool failed, wire::Payload result) {
     if (answered_.exchange(true)) return;
+    std::optional<SurroundingsGuard> guard;
+    if (Surroundings::here().context != context_) guard.emplace(Surroundings{.context = context_});
     wire::ByteWriter head;
     head.put(call_);
     head.put(failed);
@@ -79,6 +84,7 @@ class Calls::Served : public Reply, public std::enable_shared_from_this<Served> 
   const Target target_;
   Received received_;
   Keeper* const keeper_;  // in the luggage; null: the result goes back
+  std::shared_ptr<void> context_;
   Cancellation cancellation_;
   std::atomic<bool> answered_ = false;
 };
@@ -97,24 +103,20 @@ void Calls::request_arrived(const Exchange::From& from, Received received) {
     served_.emplace(served->id(), served);
     ++counts_[from->incarnation].received;
   }
-  const auto run_it = [this, served] { runtime_->submit([served, this] { serve(served); }); };
+  const auto run_it = [this, served] { runtime_->submit([served, this] { run(served); }); };
   if (!arrival || arrival->settled())
     run_it();
   else
     arrival->when_settled(run_it);
 }
 
-void Calls::serve(const std::shared_ptr<Served>& served) {
-  // A bound on the threads of this worker: endless recursion ends here, in words.
-  if (threads_in_functions_.fetch_add(1) >= max_threads_)
-    served->refuse(
-        OverloadedError(fmt::format("all {} threads of {} are in functions, most of them waiting; nest calls less "
-                                    "deeply, return a Future or a Task "
-                                    "instead of waiting, or raise WorkerOptions::max_threads",
-                                    max_threads_, name_)));
-  else
-    run(served);
-  --threads_in_functions_;
+Calls::Occupied::Occupied(Calls& calls) : calls_(calls) {
+  if (calls_.threads_in_functions_.fetch_add(1) < calls_.max_threads_) return;
+  --calls_.threads_in_functions_;
+  throw OverloadedError(
+      fmt::format("all {} threads of {} are in functions, most of them waiting; nest calls less deeply, return a Future "
+                  "or a Task instead of waiting, or raise WorkerOptions::max_threads",
+                  calls_.max_threads_, calls_.name_));
 }
 
 void Calls::run(const std::shared_ptr<Served>& served) {
@@ -124,9 +126,12 @@ void Calls::run(const std::shared_ptr<Served>& served) {
   if (!received.message.arrival) return served->refuse(OverloadedError(received.message.refusal));
   Surroundings surroundings{.worker = core, .cancellation = served->cancellation(), .context = nullptr};
   try {
+    const Occupied occupied(*this);
     received.luggage.enter(surroundings);
+    served->under(surroundings.context);
     wire::Payload arguments = received.message.arrival->take();
     received.luggage.unload(arguments);
+    const c10::AutoGradMode grad_mode(!surroundings.no_grad);
     const SurroundingsGuard guard(std::move(surroundings));
     registry_.run(served->target(), std::move(arguments), served);
   } catch (const Error& error) {

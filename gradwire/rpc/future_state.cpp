@@ -27,11 +27,10 @@ void FutureState::announce() {
   {
     MutexLock lock(mutex_);
     done_.store(true, std::memory_order_release);
-    // Under the lock: whoever waits takes its waker off the list before it gives it back.
-    for (net::Waker* waker : waiting_) waker->wake();
     continuations.swap(continuations_);
     canceller = std::move(canceller_);
   }
+  done_signal_.notify();
   for (std::function<void()>& continuation : continuations) runtime_->submit(std::move(continuation));
 }
 
@@ -54,26 +53,7 @@ void FutureState::resolve() {
 void FutureState::wait() {
   if (done()) return;
   net::Runtime::refuse_forked_child();
-  const net::Threads::Blocked blocked;
-  std::unique_ptr<net::Waker> waker = runtime_->wakers().take();
-  bool registered = false;
-  {
-    MutexLock lock(mutex_);
-    if (!done()) {
-      waiting_.push_back(waker.get());
-      registered = true;
-    }
-  }
-  if (registered) {
-    const auto is_done = [this] { return done(); };
-    if (session_)
-      session_->wait(*waker, is_done, net::Time::max());
-    else
-      while (!done()) waker->sleep(-1, net::Time::max());
-    MutexLock lock(mutex_);
-    std::erase(waiting_, waker.get());
-  }
-  runtime_->wakers().give_back(std::move(waker));
+  done_signal_.wait(*runtime_, session_.get(), [this] { return done(); });
 }
 
 void FutureState::when_done(std::function<void()> then) {

@@ -12,6 +12,7 @@
 #include "gradwire/base/mutex.h"
 #include "gradwire/net/runtime.h"
 #include "gradwire/net/session.h"
+#include "gradwire/net/signal.h"
 #include "gradwire/rpc/passenger.h"
 #include "gradwire/wire/codec.h"
 
@@ -33,7 +34,7 @@ class FutureState : public std::enable_shared_from_this<FutureState> {
   bool arrived(std::shared_ptr<net::Arrival> arrival, Luggage luggage) GRADWIRE_EXCLUDES(mutex_);
 
   // Blocks. On a user's thread it reads the session's link meanwhile; one of Gradwire's threads is replaced.
-  void wait() GRADWIRE_EXCLUDES(mutex_);
+  void wait();
   // Runs `then` once, when it is complete, on Gradwire's threads.
   void when_done(std::function<void()> then) GRADWIRE_EXCLUDES(mutex_);
   // Cancels what completes it: the call, or the futures it was made of.
@@ -73,9 +74,9 @@ class FutureState : public std::enable_shared_from_this<FutureState> {
   Luggage luggage_;
   std::once_flag decoded_;
 
+  net::Signal done_signal_;
   Mutex mutex_;
   std::function<void()> canceller_ GRADWIRE_GUARDED_BY(mutex_);
-  std::vector<net::Waker*> waiting_ GRADWIRE_GUARDED_BY(mutex_);
   std::vector<std::function<void()>> continuations_ GRADWIRE_GUARDED_BY(mutex_);
 };
 

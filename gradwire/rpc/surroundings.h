@@ -18,6 +18,7 @@ struct Surroundings {
   std::shared_ptr<void> context;           // of the autograd layer
   std::shared_ptr<const void> references;  // of the rref layer
   bool in_task = false;                    // a Task runs here: it suspends where others would wait
+  bool no_grad = false;                    // for a function that begins: its caller has grad mode off
 
   // Of this thread.
   static Surroundings& here();

@@ -1,0 +1,177 @@
+// What root and participants share. For what each does see passes_root.cpp and passes_participant.cpp.
+#include "gradwire/autograd/passes.h"
+
+#include <c10/util/Logging.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include "gradwire/autograd/contexts.h"
+#include "gradwire/autograd/local_pass.h"
+#include "gradwire/rpc/worker_core.h"
+
+namespace gradwire::autograd {
+
+void Passes::listen() {
+  const std::shared_ptr<Exchange>& exchange = contexts_.place().exchange;
+  const std::weak_ptr<Contexts> weak = contexts_.weak_from_this();
+  const auto handle = [&](net::MessageType type, auto act) {
+    exchange->on_message(type, [weak, act](const RecordPointer& from, const Received& received) {
+      const std::shared_ptr<Contexts> contexts = weak.lock();
+      wire::ByteReader head(received.message.head);
+      if (contexts) (contexts->passes().*act)(from, head);
+    });
+  };
+  handle(ask_type, &Passes::ask_arrived);
+  handle(reached_type, &Passes::reached_arrived);
+  handle(begin_type, &Passes::begin_arrived);
+  handle(done_type, &Passes::done_arrived);
+  handle(fail_type, &Passes::fail_arrived);
+  exchange->on_message(gradient_type, [weak](const RecordPointer& from, Received&& received) {
+    if (const std::shared_ptr<Contexts> contexts = weak.lock())
+      contexts->passes().gradient_arrived(from, std::move(received));
+  });
+}
+
+net::Message Passes::message(net::MessageType type, Id context, Id pass, wire::ByteWriter rest) const {
+  wire::ByteWriter head;
+  encode(head, context);
+  encode(head, pass);
+  head.put_bytes(rest.bytes());
+  return {.type = type, .head = head.take(), .payload = {}};
+}
+
+std::shared_ptr<Frame> Passes::find(Id context) { return contexts_.find(context); }
+
+void Passes::gradient_arrived(const RecordPointer& from, Received received) {
+  wire::ByteReader head(received.message.head);
+  const Id context = decode_id(head);
+  const Id pass = decode_id(head);
+  const auto hop = head.take<uint64_t>();
+  head.expect_end("a gradient");
+  auto whole = std::make_shared<Received>(std::move(received));
+  const auto settled = [weak = contexts_.weak_from_this(), context, pass, hop, whole, from] {
+    const std::shared_ptr<Contexts> contexts = weak.lock();
+    const std::shared_ptr<Frame> frame = contexts ? contexts->find(context) : nullptr;
+    if (!frame) return;  // AX
+    if (!whole->message.arrival) {
+      if (const PassPointer found = frame->context->find_pass(pass))
+        contexts->passes().participant_failed(
+            found, std::make_exception_ptr(OverloadedError(
+                       fmt::format("a gradient from {} was refused: {}", from->name, whole->message.refusal),
+                       from->name)));
+      return;
+    }
+    contexts->passes().deliver(frame->context, pass, {.hop = hop, .tensors = {}, .message = whole});
+  };
+  const std::shared_ptr<net::Arrival> arrival = whole->message.arrival;
+  if (!arrival || arrival->settled()) return settled();
+  arrival->when_settled(settled);
+}
+
+void Passes::deliver(const std::shared_ptr<ContextState>& context, Id id, ArrivedGradient gradient) {
+  const PassPointer pass = context->pass_for(id, gradient);
+  if (!pass) return;
+  pass->deliver(std::move(gradient));
+  if (pass->root()->incarnation == contexts_.self()->incarnation) return;
+  if (pass->should_start())
+    contexts_.place().runtime->submit([weak = contexts_.weak_from_this(), pass] {
+      if (const std::shared_ptr<Contexts> contexts = weak.lock()) contexts->passes().run_as_participant(pass);
+    });
+  else
+    finish_if_over(pass);
+}
+
+// B5. From the root: the pass has failed. From a participant: it fails.
+void Passes::fail_arrived(const RecordPointer& from, wire::ByteReader& head) {
+  const Id context = decode_id(head);
+  const Id id = decode_id(head);
+  const std::exception_ptr cause = decode_cause(head.take_string(), from->name);
+  const std::shared_ptr<Frame> frame = find(context);
+  if (!frame) return;
+  const PassPointer pass = frame->context->find_pass(id);
+  if (pass && pass->root()->incarnation == contexts_.self()->incarnation) {
+    pass->fail(cause);
+    return;
+  }
+  if (id.maker != from->incarnation) return;  // only the root says so
+  frame->context->poison(cause);
+  if (!pass) return;
+  pass->fail(cause);
+  frame->context->end_pass(id);
+}
+
+// On the thread that runs the pass, with the context current: hooks may call, and look at gradients.
+void Passes::run_engine(Pass& pass, const torch::autograd::edge_list& roots, const std::vector<at::Tensor>& gradients,
+                        Walk walk, net::Time deadline) {
+  Surroundings surroundings = Surroundings::here();
+  surroundings.worker = contexts_.place().core.lock();
+  surroundings.context = pass.frame();
+  surroundings.in_task = false;
+  const SurroundingsGuard guard(std::move(surroundings));
+  LocalPass local(pass, {.wait =
+                             [&](net::Duration limit) {
+                               net::Time until = deadline;
+                               if (limit != net::Duration::max())
+                                 until = std::min(until, std::chrono::steady_clock::now() + limit);
+                               wait(pass, [&] { return pass.has_arrived() || pass.failed(); }, until);
+                               if (until == deadline && !pass.has_arrived()) pass.check_in_time();
+                             },
+                         .send_back =
+                             [&](const ReceivedHop& hop, std::vector<at::Tensor> tensors) {
+                               send_back(pass, hop, std::move(tensors));
+                             }});
+  local.run(roots, gradients, std::move(walk));
+}
+
+void Passes::send_back(Pass& pass, const ReceivedHop& hop, std::vector<at::Tensor> gradients) {
+  pass.check();
+  if (std::ranges::none_of(gradients, [](const at::Tensor& gradient) { return gradient.defined(); })) gradients.clear();
+  // Within this worker nothing is sent, and a graph of the gradients goes on as it is.
+  if (hop.sender->incarnation == contexts_.self()->incarnation)
+    return pass.deliver({.hop = hop.hop.counter, .tensors = std::move(gradients), .message = nullptr});
+  wire::ByteWriter rest;
+  rest.put(hop.hop.counter);
+  net::Message gradient = message(gradient_type, pass.context().id(), pass.id(), std::move(rest));
+  gradient.payload.tensors = std::move(gradients);
+  contexts_.place().exchange->send(*hop.sender, std::move(gradient), net::Admission::always);
+}
+
+void Passes::wait(Pass& pass, const std::function<bool()>& done, net::Time deadline) {
+  std::shared_ptr<net::Session> session;
+  if (const RecordPointer awaited = pass.awaited();
+      awaited && awaited->incarnation != contexts_.self()->incarnation) {
+    if (const std::shared_ptr<WorkerCore> core = contexts_.place().core.lock()) {
+      try {
+        session = core->endpoint()->session(*awaited);
+      } catch (const PeerGoneError&) {
+        // The pass is failed by whoever hears of it.
+      }
+    }
+  }
+  pass.signal().wait(*contexts_.place().runtime, session.get(), done, deadline);
+}
+
+void Passes::peer_gone(const net::Record& peer) {
+  const std::exception_ptr cause = contexts_.why_gone(peer);
+  for (const std::shared_ptr<ContextState>& context : contexts_.all()) {
+    context->root_gone(peer.incarnation);
+    for (const PassPointer& pass : context->passes()) {
+      if (pass->root()->incarnation == contexts_.self()->incarnation) {
+        if (pass->takes_part(peer.incarnation)) pass->fail(cause);
+      } else if (pass->root()->incarnation == peer.incarnation || pass->waits_for(peer.incarnation)) {
+        participant_failed(pass, cause);
+      }
+    }
+  }
+}
+
+void Passes::closed(const std::unordered_map<Id, std::shared_ptr<ContextState>>& contexts) {
+  const auto cause = std::make_exception_ptr(CancelledError("the worker leaves the group"));
+  for (const auto& [id, context] : contexts)
+    for (const PassPointer& pass : context->passes()) {
+      pass->fail(cause);
+      context->end_pass(pass->id());
+    }
+}
+
+}  // namespace gradwire::autograd

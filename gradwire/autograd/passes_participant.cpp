@@ -1,0 +1,126 @@
+// As a participant: answers questions, runs its part when the first gradient is there, says when it is done.
+#include <c10/util/Logging.h>
+#include <fmt/format.h>
+
+#include "gradwire/autograd/contexts.h"
+#include "gradwire/autograd/local_pass.h"
+#include "gradwire/autograd/passes.h"
+#include "gradwire/rpc/worker_core.h"
+
+namespace gradwire::autograd {
+namespace {
+
+std::vector<uint64_t> decode_hops(wire::ByteReader& head) {
+  std::vector<uint64_t> hops(head.take_count(sizeof(uint64_t)));
+  for (uint64_t& hop : hops) hop = head.take<uint64_t>();
+  return hops;
+}
+
+}  // namespace
+
+// AX: whoever asks about what is not there is told.
+void Passes::refuse(const RecordPointer& root, Id context, Id pass, const std::exception_ptr& why) {
+  wire::ByteWriter rest;
+  rest.put_string(encode_cause(why, contexts_.self()->name));
+  contexts_.place().exchange->tell(*root, message(fail_type, context, pass, std::move(rest)));
+}
+
+void Passes::ask_arrived(const RecordPointer& from, wire::ByteReader& head) {
+  const Id context = decode_id(head);
+  const Id pass = decode_id(head);
+  const std::vector<uint64_t> hops = decode_hops(head);
+  const std::shared_ptr<Frame> frame = find(context);
+  if (!frame)
+    return refuse(from, context, pass,
+                  std::make_exception_ptr(
+                      NotFoundError(fmt::format("{} does not have the context any more", contexts_.self()->name))));
+  // A walk may take long.
+  contexts_.place().runtime->submit([weak = contexts_.weak_from_this(), from, frame, pass, hops] {
+    if (const std::shared_ptr<Contexts> contexts = weak.lock())
+      contexts->passes().answer(from, *frame->context, pass, hops);
+  });
+}
+
+void Passes::answer(const RecordPointer& from, ContextState& context, Id pass, const std::vector<uint64_t>& hops) {
+  std::vector<ReceivedHopPointer> reached;
+  try {
+    for (const uint64_t hop : hops) {
+      const std::optional<ContextState::Sent> sent = context.find_send(hop);
+      if (!sent) throw NotFoundError(fmt::format("{} does not have hop {}", contexts_.self()->name, hop));
+      if (!sent->open) {
+        reached.insert(reached.end(), sent->reached.begin(), sent->reached.end());
+      } else {
+        Walk walk(context);
+        walk.from(sent->node.get());
+        for (const RecvNode* received : walk.received()) reached.push_back(received->hop());
+      }
+    }
+  } catch (...) {
+    return refuse(from, context.id(), pass, std::current_exception());
+  }
+  wire::ByteWriter rest;
+  encode(rest, context.lineage(reached, from->incarnation), contexts_.self(), from);
+  contexts_.place().exchange->tell(*from, message(reached_type, context.id(), pass, std::move(rest)));
+}
+
+void Passes::begin_arrived(const RecordPointer& from, wire::ByteReader& head) {
+  const Id context = decode_id(head);
+  const Id id = decode_id(head);
+  PassOptions options;
+  options.retain_graph = head.take<bool>();
+  options.create_graph = head.take<bool>();
+  const std::vector<uint64_t> hops = decode_hops(head);
+  head.expect_end("the beginning of a pass");
+  const std::shared_ptr<Frame> frame = find(context);
+  std::map<uint64_t, ContextState::Sent> planned;
+  if (frame) {
+    for (const uint64_t hop : hops)
+      if (std::optional<ContextState::Sent> sent = frame->context->find_send(hop)) planned.emplace(hop, *std::move(sent));
+  }
+  const auto pass = frame ? std::make_shared<Pass>(id, frame, options, from) : nullptr;
+  if (pass && planned.size() == hops.size()) {
+    pass->plan(std::move(planned));
+    if (frame->context->add_pass(pass)) {
+      for (const auto& [hop, sent] : pass->planned())
+        if (const std::exception_ptr gone = contexts_.why_gone(*sent.receiver); gone && pass->waits_for(sent.receiver->incarnation))
+          return participant_failed(pass, gone);
+      if (pass->should_start())
+        contexts_.place().runtime->submit([weak = contexts_.weak_from_this(), pass] {
+          if (const std::shared_ptr<Contexts> contexts = weak.lock()) contexts->passes().run_as_participant(pass);
+        });
+      return;
+    }
+  }
+  refuse(from, context, id,
+         std::make_exception_ptr(NotFoundError(
+             fmt::format("{} does not have the context, or part of its graph, any more", contexts_.self()->name))));
+}
+
+void Passes::run_as_participant(const PassPointer& pass) {
+  try {
+    const std::shared_ptr<WorkerCore> core = contexts_.place().core.lock();
+    if (!core) return;
+    const Calls::Occupied occupied(core->calls());
+    run_engine(*pass, {}, {}, Walk(pass->context()), net::Time::max());
+    pass->ran();
+  } catch (...) {
+    return participant_failed(pass, std::current_exception());
+  }
+  finish_if_over(pass);
+}
+
+void Passes::finish_if_over(const PassPointer& pass) {
+  if (!pass->finishes()) return;
+  pass->context().end_pass(pass->id());
+  contexts_.place().exchange->tell(*pass->root(), message(done_type, pass->context().id(), pass->id(), {}));
+}
+
+// B5: the root hears of it, and tells all.
+void Passes::participant_failed(const PassPointer& pass, const std::exception_ptr& cause) {
+  if (!pass->fail(cause)) return;
+  pass->context().poison(cause);
+  pass->context().end_pass(pass->id());
+  refuse(pass->root(), pass->context().id(), pass->id(), cause);
+}
+
+}  // namespace gradwire::autograd

@@ -1,0 +1,163 @@
+// As the root of a pass: plan, begin, wait for all, decide.
+#include <c10/util/Logging.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "gradwire/autograd/contexts.h"
+#include "gradwire/autograd/local_pass.h"
+#include "gradwire/autograd/passes.h"
+
+namespace gradwire::autograd {
+
+void Passes::backward(const std::shared_ptr<Frame>& frame, const Request& request) {
+  const net::Time deadline = request.timeout == std::chrono::milliseconds::max()
+                                 ? net::Time::max()
+                                 : std::chrono::steady_clock::now() + request.timeout;
+  ContextState& context = *frame->context;
+  context.throw_if_poisoned();
+  context.hold();
+  const auto pass = std::make_shared<Pass>(contexts_.next_id(), std::make_shared<Frame>(frame->context),
+                                           request.options, contexts_.self());
+  if (!context.add_pass(pass))
+    throw NotFoundError(fmt::format("the context {} has ended: no pass starts under it", to_string(context.id())));
+  try {
+    run_as_root(pass, request, deadline);
+  } catch (...) {
+    const std::exception_ptr cause = std::current_exception();
+    fail_everywhere(*pass, cause);
+    context.end_pass(pass->id());
+    throw;
+  }
+  context.end_pass(pass->id());
+}
+
+void Passes::run_as_root(const PassPointer& pass, const Request& request, net::Time deadline) {
+  pass->limit(request.timeout);
+  torch::autograd::edge_list roots;
+  Walk walk(pass->context());
+  for (const at::Tensor& root : request.roots) {
+    roots.push_back(torch::autograd::impl::gradient_edge(root));
+    walk.from(roots.back().function.get());
+  }
+  Plan all = plan(*pass, walk.received(), deadline);
+  std::map<uint64_t, ContextState::Sent> own;
+  if (auto mine = all.find(contexts_.self()->incarnation); mine != all.end()) {
+    for (const uint64_t hop : mine->second.second) {
+      std::optional<ContextState::Sent> sent = pass->context().find_send(hop);
+      if (!sent) throw NotFoundError("a hop of this worker's that takes part in the pass is not there any more");
+      own.emplace(hop, *std::move(sent));
+    }
+    all.erase(mine);
+  }
+  pass->plan(std::move(own));
+  pass->begin();
+  begin_participants(*pass, all);
+  run_engine(*pass, roots, request.gradients, std::move(walk), deadline);
+  pass->ran();
+  // B5: then all gradients, on all workers, are in their contexts.
+  wait(*pass, [&] { return pass->all_done() || pass->failed(); }, deadline);
+  pass->check();
+  if (!pass->finishes() || !pass->all_done()) pass->check_in_time();
+}
+
+// B1, B2.
+Passes::Plan Passes::plan(Pass& pass, const std::vector<RecvNode*>& reached, net::Time deadline) {
+  std::vector<ReceivedHopPointer> hops;
+  for (const RecvNode* node : reached) hops.push_back(node->hop());
+  std::unordered_map<Id, Ancestor> known;
+  std::vector<Ancestor> found = pass.context().lineage(hops, Incarnation::none);
+  while (!found.empty()) {
+    // What others know and this worker does not is asked for, of each once.
+    Plan questions;
+    for (Ancestor& ancestor : found) {
+      auto [place, is_new] = known.emplace(ancestor.hop, ancestor);
+      if (!ancestor.open || !is_new) continue;
+      if (ancestor.hop.maker == contexts_.self()->incarnation) {
+        // Asked about by another worker's answer; its own dependencies are known here.
+        continue;
+      }
+      auto& [sender, wanted] = questions[ancestor.hop.maker];
+      sender = ancestor.sender;
+      wanted.push_back(ancestor.hop.counter);
+    }
+    found.clear();
+    for (const auto& [incarnation, question] : questions) {
+      pass.ask(incarnation);
+      wire::ByteWriter rest;
+      rest.put(static_cast<uint64_t>(question.second.size()));
+      for (const uint64_t hop : question.second) rest.put(hop);
+      contexts_.place().exchange->send(*question.first,
+                                       message(ask_type, pass.context().id(), pass.id(), std::move(rest)),
+                                       net::Admission::always);
+    }
+    if (questions.empty()) break;
+    wait(pass, [&] { return pass.answered() || pass.failed(); }, deadline);
+    pass.check();
+    if (!pass.answered()) pass.check_in_time();
+    // Own hops among the answers are closed here.
+    std::vector<ReceivedHopPointer> own;
+    for (Ancestor& ancestor : pass.take_answers()) {
+      if (ancestor.hop.maker == contexts_.self()->incarnation && !known.contains(ancestor.hop)) {
+        if (const std::optional<ContextState::Sent> sent = pass.context().find_send(ancestor.hop.counter))
+          own.insert(own.end(), sent->reached.begin(), sent->reached.end());
+      }
+      found.push_back(std::move(ancestor));
+    }
+    for (Ancestor& ancestor : pass.context().lineage(own, Incarnation::none)) found.push_back(std::move(ancestor));
+  }
+  Plan plan;
+  for (const auto& [hop, ancestor] : known) {
+    auto& [sender, planned] = plan[hop.maker];
+    sender = ancestor.sender;
+    planned.push_back(hop.counter);
+  }
+  return plan;
+}
+
+void Passes::begin_participants(Pass& pass, const Plan& plan) {
+  // All are known before the first hears of it: whoever dies from here on takes part.
+  for (const auto& [incarnation, part] : plan) {
+    pass.expect_done(part.first);
+    if (const std::exception_ptr gone = contexts_.why_gone(*part.first)) std::rethrow_exception(gone);
+  }
+  for (const auto& [incarnation, part] : plan) {
+    wire::ByteWriter rest;
+    rest.put(pass.options().retain_graph);
+    rest.put(pass.options().create_graph);
+    rest.put(static_cast<uint64_t>(part.second.size()));
+    for (const uint64_t hop : part.second) rest.put(hop);
+    contexts_.place().exchange->send(*part.first,
+                                     message(begin_type, pass.context().id(), pass.id(), std::move(rest)),
+                                     net::Admission::always);
+  }
+}
+
+void Passes::fail_everywhere(Pass& pass, const std::exception_ptr& cause) {
+  pass.fail(cause);
+  if (!pass.has_begun()) return;  // nothing has been touched
+  pass.context().poison(cause);
+  const std::string bytes = encode_cause(cause, contexts_.self()->name);
+  for (const RecordPointer& participant : pass.participants()) {
+    wire::ByteWriter rest;
+    rest.put_string(bytes);
+    contexts_.place().exchange->tell(*participant,
+                                     message(fail_type, pass.context().id(), pass.id(), std::move(rest)));
+  }
+}
+
+void Passes::reached_arrived(const RecordPointer& from, wire::ByteReader& head) {
+  const Id context = decode_id(head);
+  const Id id = decode_id(head);
+  std::vector<Ancestor> ancestors = decode_ancestors(head, from, contexts_.self());
+  if (const std::shared_ptr<Frame> frame = find(context))
+    if (const PassPointer pass = frame->context->find_pass(id)) pass->reached(from->incarnation, std::move(ancestors));
+}
+
+void Passes::done_arrived(const RecordPointer& from, wire::ByteReader& head) {
+  const Id context = decode_id(head);
+  const Id id = decode_id(head);
+  if (const std::shared_ptr<Frame> frame = find(context))
+    if (const PassPointer pass = frame->context->find_pass(id)) pass->done(from->incarnation);
+}
+
+}  // namespace gradwire::autograd

@@ -18,10 +18,10 @@ constexpr std::chrono::milliseconds margin = std::chrono::seconds(1);
 at::Tensor seed(const at::Tensor& root, const at::Tensor& given) {
   if (!given.defined()) {
     if (root.numel() != 1)
-      throw InvalidArgumentError(
-          fmt::format("backward of a root of shape [{}]: only that of a scalar needs no gradient; sum() it, or give one "
-                      "in BackwardOptions::gradients",
-                      fmt::join(root.sizes(), ", ")));
+      throw InvalidArgumentError(fmt::format(
+          "backward of a root of shape [{}]: only that of a scalar needs no gradient; sum() it, or give one "
+          "in BackwardOptions::gradients",
+          fmt::join(root.sizes(), ", ")));
     return at::ones_like(root, at::TensorOptions(), at::MemoryFormat::Preserve);
   }
   if (given.sizes() != root.sizes() || given.dtype() != root.dtype())
@@ -66,10 +66,10 @@ void ContextView::backward(const std::vector<at::Tensor>& roots, const BackwardO
   for (size_t i = 0; i < roots.size(); ++i) {
     if (!roots[i].defined()) throw InvalidArgumentError(fmt::format("root {} of backward is undefined", i));
     if (!roots[i].requires_grad())
-      throw InvalidArgumentError(
-          fmt::format("root {} of backward does not require grad: it depends on no parameter, or was made under no_grad "
-                      "or received without a context",
-                      i));
+      throw InvalidArgumentError(fmt::format(
+          "root {} of backward does not require grad: it depends on no parameter, or was made under no_grad "
+          "or received without a context",
+          i));
     request.gradients.push_back(seed(roots[i], options.gradients.empty() ? at::Tensor() : options.gradients[i]));
   }
   contexts->passes().backward(frame_, request);
@@ -93,9 +93,8 @@ void ContextView::backward(const RRef<at::Tensor>& root, const BackwardOptions& 
 void add_backward(Registry& registry) {
   registry.add(backward_at_owner, [](const RRef<at::Tensor>& root, const at::Tensor& gradient, bool retain_graph,
                                      bool create_graph, int64_t limit) {
-    BackwardOptions options{.retain_graph = retain_graph,
-                            .create_graph = create_graph,
-                            .timeout = std::chrono::milliseconds(limit)};
+    BackwardOptions options{
+        .retain_graph = retain_graph, .create_graph = create_graph, .timeout = std::chrono::milliseconds(limit)};
     if (gradient.defined()) options.gradients = {gradient};
     Context::current().backward(root.local(), options);
   });
@@ -104,8 +103,9 @@ void add_backward(Registry& registry) {
 at::Tensor ContextView::gradient(const at::Tensor& leaf) const {
   if (!leaf.defined()) throw InvalidArgumentError("the gradient of an undefined tensor");
   if (!leaf.is_leaf())
-    throw InvalidArgumentError("the gradient of a tensor that is not a leaf: contexts keep those of leaves; use "
-                               "retain_grad() for others");
+    throw InvalidArgumentError(
+        "the gradient of a tensor that is not a leaf: contexts keep those of leaves; use "
+        "retain_grad() for others");
   return frame_->context->gradient(leaf);
 }
 
@@ -139,9 +139,10 @@ bool Context::has_current() { return Surroundings::here().context != nullptr; }
 ContextView Context::find(Worker& worker, Id id) {
   std::shared_ptr<Frame> frame = Contexts::of(WorkerAccess::core(worker))->find(id);
   if (!frame)
-    throw NotFoundError(fmt::format("{} does not know the context {}: it has ended, or nothing was called here under it",
-                                    worker.name(), to_string(id)),
-                        worker.name());
+    throw NotFoundError(
+        fmt::format("{} does not know the context {}: it has ended, or nothing was called here under it", worker.name(),
+                    to_string(id)),
+        worker.name());
   return ContextView(std::move(frame));
 }
 

@@ -20,8 +20,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "gradwire/base/id.h"
-#include "gradwire/rref/rref.h"
 #include "gradwire/rpc/worker.h"
+#include "gradwire/rref/rref.h"
 
 namespace gradwire::autograd {
 

@@ -12,8 +12,7 @@
 
 namespace gradwire::autograd {
 
-Frame::Frame(std::shared_ptr<ContextState> held, bool without_grad)
-    : context(std::move(held)), no_grad(without_grad) {}
+Frame::Frame(std::shared_ptr<ContextState> held, bool without_grad) : context(std::move(held)), no_grad(without_grad) {}
 
 Frame::~Frame() {
   if (const std::shared_ptr<Contexts> contexts = context->contexts()) contexts->let_go(context, caller_, call_);
@@ -84,10 +83,9 @@ std::exception_ptr Contexts::why_gone(const net::Record& peer) {
   MutexLock lock(mutex_);
   auto found = dead_.find(peer.incarnation);
   if (found == dead_.end()) return nullptr;
-  return std::make_exception_ptr(
-      PeerGoneError(fmt::format("{} takes part in the backward pass and is gone ({})", peer.name,
-                                name_of(found->second)),
-                    peer.name, found->second));
+  return std::make_exception_ptr(PeerGoneError(
+      fmt::format("{} takes part in the backward pass and is gone ({})", peer.name, name_of(found->second)), peer.name,
+      found->second));
 }
 
 // Under whatever lock the frame's last user was.
@@ -153,10 +151,9 @@ class Contexts::Boarding : public Ticket {
     ContextState& context = *frame_->context;
     if (section.hop) {
       section.hop->counter = contexts_->next_id().counter;
-      if (!context.add_send(section.hop->counter, {.node = NodePointer(send_),
-                                                   .receiver = to_,
-                                                   .reached = std::move(reached_),
-                                                   .open = section.hop->open}))
+      if (!context.add_send(
+              section.hop->counter,
+              {.node = NodePointer(send_), .receiver = to_, .reached = std::move(reached_), .open = section.hop->open}))
         return;
       send_.reset();
     }
@@ -247,8 +244,7 @@ class Contexts::ContextBag : public Bag {
 };
 
 std::unique_ptr<Passenger::Bag> Contexts::arrived(const RecordPointer& from, net::MessageType type,
-                                                  std::string_view bytes,
-                                                  const std::vector<wire::TensorDescription>&) {
+                                                  std::string_view bytes, const std::vector<wire::TensorDescription>&) {
   ContextSection section = decode_context_section(bytes, from, self());
   auto bag = std::make_unique<ContextBag>();
   if (type == request_type) {

@@ -140,7 +140,8 @@ void LocalPass::run(const edge_list& roots, const Tensors& gradients, Walk walk)
   variable_list captured = PassEngine::execute(*this, root, outputs);
   if (!task_)
     throw InvalidArgumentError(
-        "compiled autograd is on, and takes the place of the engine that passes over several workers need: switch it off "
+        "compiled autograd is on, and takes the place of the engine that passes over several workers need: switch it "
+        "off "
         "(torch._dynamo.compiled_autograd) around Context::backward");
   for (size_t i = 0; i < walk.leaves().size(); ++i)
     if (captured[i].defined())
@@ -216,8 +217,8 @@ void LocalPass::hand_over(ArrivedGradient gradient) {
   const size_t count = sent.node->num_inputs();
   if (gradient.tensors.empty()) gradient.tensors.resize(count);  // nothing came of it
   if (gradient.tensors.size() != count)
-    throw InvalidArgumentError(
-        fmt::format("{} sent {} gradients for {} tensors", from, gradient.tensors.size(), count), from);
+    throw InvalidArgumentError(fmt::format("{} sent {} gradients for {} tensors", from, gradient.tensors.size(), count),
+                               from);
   for (size_t i = 0; i < count; ++i) {
     const at::Tensor& tensor = gradient.tensors[i];
     if (!tensor.defined()) continue;

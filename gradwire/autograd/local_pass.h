@@ -1,8 +1,9 @@
 // One worker's part of a backward pass, in torch's own engine: one graph task, in which each node runs once, when all
 // its gradients are there, those from other workers included.
 //
-// The engine is made to wait for gradients by a pump: a node of ours that runs when nothing else can, waits for the next
-// gradient, hands it to its send node, and queues itself again. So all of it happens on the thread that runs the pass.
+// The engine is made to wait for gradients by a pump: a node of ours that runs when nothing else can, waits for the
+// next gradient, hands it to its send node, and queues itself again. So all of it happens on the thread that runs the
+// pass.
 #pragma once
 
 #include <functional>

@@ -47,9 +47,10 @@ bool Pass::has_arrived() const {
 
 void Pass::check_in_time() {
   check();
-  throw TimeoutError(fmt::format("the backward pass took longer than {} ms; it waits for {}. Give it more time with "
-                                 "BackwardOptions::timeout",
-                                 timeout_.count(), whom_it_waits_for()));
+  throw TimeoutError(
+      fmt::format("the backward pass took longer than {} ms; it waits for {}. Give it more time with "
+                  "BackwardOptions::timeout",
+                  timeout_.count(), whom_it_waits_for()));
 }
 
 void Pass::check() const {
@@ -82,8 +83,7 @@ bool Pass::finishes() {
 
 bool Pass::waits_for(Incarnation peer) {
   MutexLock lock(mutex_);
-  return std::ranges::any_of(missing_,
-                             [&](uint64_t hop) { return planned_.at(hop).receiver->incarnation == peer; });
+  return std::ranges::any_of(missing_, [&](uint64_t hop) { return planned_.at(hop).receiver->incarnation == peer; });
 }
 
 RecordPointer Pass::awaited() {

@@ -56,9 +56,9 @@ void Passes::gradient_arrived(const RecordPointer& from, Received received) {
     if (!whole->message.arrival) {
       if (const PassPointer found = frame->context->find_pass(pass))
         contexts->passes().participant_failed(
-            found, std::make_exception_ptr(OverloadedError(
-                       fmt::format("a gradient from {} was refused: {}", from->name, whole->message.refusal),
-                       from->name)));
+            found,
+            std::make_exception_ptr(OverloadedError(
+                fmt::format("a gradient from {} was refused: {}", from->name, whole->message.refusal), from->name)));
       return;
     }
     contexts->passes().deliver(frame->context, pass, {.hop = hop, .tensors = {}, .message = whole});
@@ -108,18 +108,17 @@ void Passes::run_engine(Pass& pass, const torch::autograd::edge_list& roots, con
   surroundings.context = pass.frame();
   surroundings.in_task = false;
   const SurroundingsGuard guard(std::move(surroundings));
-  LocalPass local(pass, {.wait =
-                             [&](net::Duration limit) {
-                               net::Time until = deadline;
-                               if (limit != net::Duration::max())
-                                 until = std::min(until, std::chrono::steady_clock::now() + limit);
-                               wait(pass, [&] { return pass.has_arrived() || pass.failed(); }, until);
-                               if (until == deadline && !pass.has_arrived()) pass.check_in_time();
-                             },
-                         .send_back =
-                             [&](const ReceivedHop& hop, std::vector<at::Tensor> tensors) {
-                               send_back(pass, hop, std::move(tensors));
-                             }});
+  LocalPass local(pass,
+                  {.wait =
+                       [&](net::Duration limit) {
+                         net::Time until = deadline;
+                         if (limit != net::Duration::max())
+                           until = std::min(until, std::chrono::steady_clock::now() + limit);
+                         wait(pass, [&] { return pass.has_arrived() || pass.failed(); }, until);
+                         if (until == deadline && !pass.has_arrived()) pass.check_in_time();
+                       },
+                   .send_back = [&](const ReceivedHop& hop,
+                                    std::vector<at::Tensor> tensors) { send_back(pass, hop, std::move(tensors)); }});
   local.run(roots, gradients, std::move(walk));
 }
 
@@ -138,8 +137,7 @@ void Passes::send_back(Pass& pass, const ReceivedHop& hop, std::vector<at::Tenso
 
 void Passes::wait(Pass& pass, const std::function<bool()>& done, net::Time deadline) {
   std::shared_ptr<net::Session> session;
-  if (const RecordPointer awaited = pass.awaited();
-      awaited && awaited->incarnation != contexts_.self()->incarnation) {
+  if (const RecordPointer awaited = pass.awaited(); awaited && awaited->incarnation != contexts_.self()->incarnation) {
     if (const std::shared_ptr<WorkerCore> core = contexts_.place().core.lock()) {
       try {
         session = core->endpoint()->session(*awaited);

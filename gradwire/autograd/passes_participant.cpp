@@ -75,14 +75,16 @@ void Passes::begin_arrived(const RecordPointer& from, wire::ByteReader& head) {
   std::map<uint64_t, ContextState::Sent> planned;
   if (frame) {
     for (const uint64_t hop : hops)
-      if (std::optional<ContextState::Sent> sent = frame->context->find_send(hop)) planned.emplace(hop, *std::move(sent));
+      if (std::optional<ContextState::Sent> sent = frame->context->find_send(hop))
+        planned.emplace(hop, *std::move(sent));
   }
   const auto pass = frame ? std::make_shared<Pass>(id, frame, options, from) : nullptr;
   if (pass && planned.size() == hops.size()) {
     pass->plan(std::move(planned));
     if (frame->context->add_pass(pass)) {
       for (const auto& [hop, sent] : pass->planned())
-        if (const std::exception_ptr gone = contexts_.why_gone(*sent.receiver); gone && pass->waits_for(sent.receiver->incarnation))
+        if (const std::exception_ptr gone = contexts_.why_gone(*sent.receiver);
+            gone && pass->waits_for(sent.receiver->incarnation))
           return participant_failed(pass, gone);
       if (pass->should_start())
         contexts_.place().runtime->submit([weak = contexts_.weak_from_this(), pass] {

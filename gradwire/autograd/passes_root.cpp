@@ -86,9 +86,8 @@ Passes::Plan Passes::plan(Pass& pass, const std::vector<RecvNode*>& reached, net
       wire::ByteWriter rest;
       rest.put(static_cast<uint64_t>(question.second.size()));
       for (const uint64_t hop : question.second) rest.put(hop);
-      contexts_.place().exchange->send(*question.first,
-                                       message(ask_type, pass.context().id(), pass.id(), std::move(rest)),
-                                       net::Admission::always);
+      contexts_.place().exchange->send(
+          *question.first, message(ask_type, pass.context().id(), pass.id(), std::move(rest)), net::Admission::always);
     }
     if (questions.empty()) break;
     wait(pass, [&] { return pass.answered() || pass.failed(); }, deadline);
@@ -126,8 +125,7 @@ void Passes::begin_participants(Pass& pass, const Plan& plan) {
     rest.put(pass.options().create_graph);
     rest.put(static_cast<uint64_t>(part.second.size()));
     for (const uint64_t hop : part.second) rest.put(hop);
-    contexts_.place().exchange->send(*part.first,
-                                     message(begin_type, pass.context().id(), pass.id(), std::move(rest)),
+    contexts_.place().exchange->send(*part.first, message(begin_type, pass.context().id(), pass.id(), std::move(rest)),
                                      net::Admission::always);
   }
 }
@@ -140,8 +138,7 @@ void Passes::fail_everywhere(Pass& pass, const std::exception_ptr& cause) {
   for (const RecordPointer& participant : pass.participants()) {
     wire::ByteWriter rest;
     rest.put_string(bytes);
-    contexts_.place().exchange->tell(*participant,
-                                     message(fail_type, pass.context().id(), pass.id(), std::move(rest)));
+    contexts_.place().exchange->tell(*participant, message(fail_type, pass.context().id(), pass.id(), std::move(rest)));
   }
 }
 

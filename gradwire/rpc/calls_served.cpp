@@ -113,10 +113,10 @@ void Calls::request_arrived(const Exchange::From& from, Received received) {
 Calls::Occupied::Occupied(Calls& calls) : calls_(calls) {
   if (calls_.threads_in_functions_.fetch_add(1) < calls_.max_threads_) return;
   --calls_.threads_in_functions_;
-  throw OverloadedError(
-      fmt::format("all {} threads of {} are in functions, most of them waiting; nest calls less deeply, return a Future "
-                  "or a Task instead of waiting, or raise WorkerOptions::max_threads",
-                  calls_.max_threads_, calls_.name_));
+  throw OverloadedError(fmt::format(
+      "all {} threads of {} are in functions, most of them waiting; nest calls less deeply, return a Future "
+      "or a Task instead of waiting, or raise WorkerOptions::max_threads",
+      calls_.max_threads_, calls_.name_));
 }
 
 void Calls::run(const std::shared_ptr<Served>& served) {

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

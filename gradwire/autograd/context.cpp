@@ -11,7 +11,7 @@
 namespace gradwire::autograd {
 namespace {
 
-constexpr Function<void(RRef<at::Tensor>, at::Tensor, bool, bool, int64_t)> backward_at_owner{"Context.backward"};
+constexpr Function<void(RRef<at::Tensor>, at::Tensor, bool, bool, bool, int64_t)> backward_at_owner{"Context.backward"};
 constexpr std::chrono::milliseconds margin = std::chrono::seconds(1);
 
 // The gradient that a pass begins with.
@@ -58,11 +58,12 @@ void ContextView::backward(const std::vector<at::Tensor>& roots, const BackwardO
     throw InvalidArgumentError(fmt::format("backward of {} roots with {} gradients: give one for each, or none",
                                            roots.size(), options.gradients.size()));
   const std::shared_ptr<Contexts> contexts = contexts_of(*frame_);
-  Passes::Request request{
-      .roots = roots,
-      .gradients = {},
-      .options = {.retain_graph = options.retain_graph || options.create_graph, .create_graph = options.create_graph},
-      .timeout = limit_of(*contexts, options)};
+  Passes::Request request{.roots = roots,
+                          .gradients = {},
+                          .options = {.retain_graph = options.retain_graph || options.create_graph,
+                                      .create_graph = options.create_graph,
+                                      .fast = options.mode == Mode::fast},
+                          .timeout = limit_of(*contexts, options)};
   for (size_t i = 0; i < roots.size(); ++i) {
     if (!roots[i].defined()) throw InvalidArgumentError(fmt::format("root {} of backward is undefined", i));
     if (!roots[i].requires_grad())
@@ -86,15 +87,17 @@ void ContextView::backward(const RRef<at::Tensor>& root, const BackwardOptions& 
   if (limited) owner = owner.with_timeout(limit + margin);  // the owner's own error comes first
   owner
       .call(backward_at_owner, root, options.gradients.empty() ? at::Tensor() : options.gradients[0],
-            options.retain_graph, options.create_graph, static_cast<int64_t>(limit.count()))
+            options.retain_graph, options.create_graph, options.mode == Mode::fast, static_cast<int64_t>(limit.count()))
       .get();
 }
 
 void add_backward(Registry& registry) {
   registry.add(backward_at_owner, [](const RRef<at::Tensor>& root, const at::Tensor& gradient, bool retain_graph,
-                                     bool create_graph, int64_t limit) {
-    BackwardOptions options{
-        .retain_graph = retain_graph, .create_graph = create_graph, .timeout = std::chrono::milliseconds(limit)};
+                                     bool create_graph, bool fast, int64_t limit) {
+    BackwardOptions options{.retain_graph = retain_graph,
+                            .create_graph = create_graph,
+                            .mode = fast ? Mode::fast : Mode::smart,
+                            .timeout = std::chrono::milliseconds(limit)};
     if (gradient.defined()) options.gradients = {gradient};
     Context::current().backward(root.local(), options);
   });

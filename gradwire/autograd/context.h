@@ -27,12 +27,21 @@ namespace gradwire::autograd {
 
 class Frame;
 
+enum class Mode {
+  // Only what the roots depend on takes part, and nothing is sent for the rest.
+  smart,
+  // Every message sent under the context takes part: there is no plan to make. If the roots do not depend on one, the
+  // pass ends in a TimeoutError.
+  fast,
+};
+
 struct BackwardOptions {
   // One for each root; without, each root is a scalar and its gradient is 1.
   std::vector<at::Tensor> gradients{};
   bool retain_graph = false;
   // The gradients can be differentiated again, in the same context.
   bool create_graph = false;
+  Mode mode = Mode::smart;
   // The worker's call_timeout if there is none; Worker::no_timeout for no limit.
   std::optional<std::chrono::milliseconds> timeout{};
 };

@@ -26,6 +26,17 @@ Id decode_id(wire::ByteReader& from) {
   return {maker, from.take<uint64_t>()};
 }
 
+void encode(wire::ByteWriter& to, const std::vector<uint64_t>& hops) {
+  to.put(static_cast<uint64_t>(hops.size()));
+  for (const uint64_t hop : hops) to.put(hop);
+}
+
+std::vector<uint64_t> decode_hops(wire::ByteReader& from) {
+  std::vector<uint64_t> hops(from.take_count(sizeof(uint64_t)));
+  for (uint64_t& hop : hops) hop = from.take<uint64_t>();
+  return hops;
+}
+
 void encode(wire::ByteWriter& to, const std::vector<Ancestor>& ancestors, const RecordPointer& sender,
             const RecordPointer& receiver) {
   std::map<Incarnation, uint16_t> places{{receiver->incarnation, place_of_receiver},

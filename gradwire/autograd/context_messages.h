@@ -50,6 +50,10 @@ void encode(wire::ByteWriter& to, const std::vector<Ancestor>& ancestors, const 
 std::vector<Ancestor> decode_ancestors(wire::ByteReader& from, const RecordPointer& sender,
                                        const RecordPointer& receiver);
 
+// Counters of the hops that one worker sent.
+void encode(wire::ByteWriter& to, const std::vector<uint64_t>& hops);
+std::vector<uint64_t> decode_hops(wire::ByteReader& from);
+
 void encode(wire::ByteWriter& to, Id id);
 Id decode_id(wire::ByteReader& from);
 

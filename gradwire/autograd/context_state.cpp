@@ -25,6 +25,11 @@ std::optional<ContextState::Sent> ContextState::find_send(uint64_t hop) {
   return found->second;
 }
 
+std::map<uint64_t, ContextState::Sent> ContextState::all_sends() {
+  MutexLock lock(mutex_);
+  return {sends_.begin(), sends_.end()};
+}
+
 at::Tensor ContextState::gradient(const at::Tensor& leaf) {
   MutexLock lock(sums_);
   if (poison_) std::rethrow_exception(poison_);
@@ -76,7 +81,7 @@ bool ContextState::add_pass(const std::shared_ptr<Pass>& pass) {
   {
     MutexLock lock(mutex_);
     if (released_ || ending_) return false;
-    passes_.emplace(pass->id(), pass);
+    if (!passes_.emplace(pass->id(), pass).second) return true;  // two gradients began it at once
     if (auto early = early_.find(pass->id()); early != early_.end()) {
       kept = std::move(early->second);
       early_.erase(early);
@@ -94,12 +99,20 @@ void ContextState::end_pass(Id pass) {
     ended = std::move(found->second);
     passes_.erase(found);
   }
-  if (!released_) ended_passes_.insert(pass);
+  if (!released_)
+    ended_passes_.emplace(pass, ended && ended->options().fast ? ended->given() : std::vector<Ancestor>());
 }
 
-bool ContextState::has_ended(Id pass) {
+std::optional<std::vector<Ancestor>> ContextState::ended(Id pass) {
   MutexLock lock(mutex_);
-  return ended_passes_.contains(pass);
+  auto found = ended_passes_.find(pass);
+  if (found == ended_passes_.end()) return {};
+  return found->second;
+}
+
+void ContextState::end_pass_heard(Id pass) {
+  MutexLock lock(mutex_);
+  if (auto found = ended_passes_.find(pass); found != ended_passes_.end()) found->second.clear();
 }
 
 std::shared_ptr<Pass> ContextState::find_pass(Id pass) {

@@ -11,7 +11,6 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "gradwire/autograd/hop.h"
@@ -40,6 +39,7 @@ class ContextState {
   Id id() const { return id_; }
   const RecordPointer& creator() const { return creator_; }
   bool created_here() const { return creator_->incarnation == self_; }
+  Incarnation self() const { return self_; }
   std::shared_ptr<Contexts> contexts() const { return contexts_.lock(); }
 
   struct Sent {
@@ -65,6 +65,7 @@ class ContextState {
   // False if the context was released.
   bool add_send(uint64_t hop, Sent sent) GRADWIRE_EXCLUDES(mutex_);
   std::optional<Sent> find_send(uint64_t hop) GRADWIRE_EXCLUDES(mutex_);
+  std::map<uint64_t, Sent> all_sends() GRADWIRE_EXCLUDES(mutex_);
   void note_received() { has_received_ = true; }
 
   // Gradients of leaves that live here.
@@ -80,7 +81,10 @@ class ContextState {
   // Takes what was kept for it. False if the context was released or is ending.
   bool add_pass(const std::shared_ptr<Pass>& pass) GRADWIRE_EXCLUDES(mutex_);
   void end_pass(Id pass) GRADWIRE_EXCLUDES(mutex_);
-  bool has_ended(Id pass) GRADWIRE_EXCLUDES(mutex_);
+  // Nothing if it has not. Else to whom it gave gradients, if it was a fast one.
+  std::optional<std::vector<Ancestor>> ended(Id pass) GRADWIRE_EXCLUDES(mutex_);
+  // It was told that the pass has failed after all.
+  void end_pass_heard(Id pass) GRADWIRE_EXCLUDES(mutex_);
   std::shared_ptr<Pass> find_pass(Id pass) GRADWIRE_EXCLUDES(mutex_);
   // The pass it is for, or null: it was kept or dropped.
   std::shared_ptr<Pass> pass_for(Id pass, ArrivedGradient& gradient) GRADWIRE_EXCLUDES(mutex_);
@@ -148,7 +152,7 @@ class ContextState {
   std::map<Incarnation, RecordPointer> members_ GRADWIRE_GUARDED_BY(mutex_);
   std::unordered_map<uint64_t, Sent> sends_ GRADWIRE_GUARDED_BY(mutex_);
   std::unordered_map<Id, std::shared_ptr<Pass>> passes_ GRADWIRE_GUARDED_BY(mutex_);
-  std::unordered_set<Id> ended_passes_ GRADWIRE_GUARDED_BY(mutex_);
+  std::unordered_map<Id, std::vector<Ancestor>> ended_passes_ GRADWIRE_GUARDED_BY(mutex_);
   std::unordered_map<Id, std::vector<ArrivedGradient>> early_ GRADWIRE_GUARDED_BY(mutex_);
 };
 

@@ -86,9 +86,36 @@ bool Pass::waits_for(Incarnation peer) {
   return std::ranges::any_of(missing_, [&](uint64_t hop) { return planned_.at(hop).receiver->incarnation == peer; });
 }
 
+void Pass::gave(Ancestor hop) {
+  MutexLock lock(mutex_);
+  if (options_.fast && is_root()) settle(hop.hop, hop.sender);
+  given_.push_back(std::move(hop));
+}
+
+std::vector<Ancestor> Pass::given() {
+  MutexLock lock(mutex_);
+  return given_;
+}
+
+void Pass::settle(Id hop, const RecordPointer& sender) {
+  auto [place, is_new] = unsettled_.emplace(hop, sender);
+  if (!is_new) unsettled_.erase(place);
+}
+
+void Pass::done_by_hop(const std::vector<Id>& taken, const std::vector<Ancestor>& gave) {
+  {
+    MutexLock lock(mutex_);
+    for (const Id& hop : taken) settle(hop, nullptr);
+    for (const Ancestor& hop : gave) settle(hop.hop, hop.sender);
+  }
+  signal_.notify();
+}
+
 RecordPointer Pass::awaited() {
   MutexLock lock(mutex_);
   if (!missing_.empty()) return planned_.at(*missing_.begin()).receiver;
+  for (const auto& [hop, sender] : unsettled_)
+    if (sender) return sender;
   return not_done_.empty() ? nullptr : not_done_.begin()->second;
 }
 
@@ -108,18 +135,21 @@ void Pass::done(Incarnation participant) {
 
 bool Pass::all_done() {
   MutexLock lock(mutex_);
-  return not_done_.empty() && missing_.empty();
+  return not_done_.empty() && missing_.empty() && unsettled_.empty();
 }
 
 bool Pass::takes_part(Incarnation peer) {
   MutexLock lock(mutex_);
-  return participants_.contains(peer) || asked_.contains(peer);
+  return participants_.contains(peer) || asked_.contains(peer) ||
+         std::ranges::any_of(unsettled_, [&](const auto& hop) { return hop.first.maker == peer; });
 }
 
 std::vector<RecordPointer> Pass::participants() {
   std::vector<RecordPointer> all;
   MutexLock lock(mutex_);
   for (const auto& [incarnation, participant] : participants_) all.push_back(participant);
+  if (options_.fast)
+    for (const Ancestor& hop : given_) all.push_back(hop.sender);
   return all;
 }
 
@@ -127,6 +157,8 @@ std::string Pass::whom_it_waits_for() {
   std::set<std::string> names;
   MutexLock lock(mutex_);
   for (const auto& [incarnation, participant] : not_done_) names.insert(participant->name);
+  for (const auto& [hop, sender] : unsettled_)
+    if (sender) names.insert(sender->name);
   for (uint64_t hop : missing_) names.insert(planned_.at(hop).receiver->name);
   return fmt::format("{}", fmt::join(names, ", "));
 }

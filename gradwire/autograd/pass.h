@@ -21,6 +21,8 @@ namespace gradwire::autograd {
 struct PassOptions {
   bool retain_graph = false;
   bool create_graph = false;
+  // Without a plan: every hop of the context takes part, and a gradient begins the pass where it has not begun.
+  bool fast = false;
 };
 
 // Any thread.
@@ -33,6 +35,7 @@ class Pass {
   const PassOptions& options() const { return options_; }
   // The worker that decides the outcome.
   const RecordPointer& root() const { return root_; }
+  bool is_root() const { return root_->incarnation == context().self(); }
   ContextState& context() const { return *frame_->context; }
   const std::shared_ptr<Frame>& frame() const { return frame_; }
 
@@ -59,6 +62,9 @@ class Pass {
   bool finishes() GRADWIRE_EXCLUDES(mutex_);
   // Whether a gradient is missing that is to come from there.
   bool waits_for(Incarnation peer) GRADWIRE_EXCLUDES(mutex_);
+  // A gradient was sent: of a fast pass, someone is to report that it was taken.
+  void gave(Ancestor hop) GRADWIRE_EXCLUDES(mutex_);
+  std::vector<Ancestor> given() GRADWIRE_EXCLUDES(mutex_);
   // From whom the next one may come; null: from no one.
   RecordPointer awaited() GRADWIRE_EXCLUDES(mutex_);
 
@@ -70,6 +76,8 @@ class Pass {
   bool has_begun() const { return begun_; }
   void expect_done(const RecordPointer& participant) GRADWIRE_EXCLUDES(mutex_);
   void done(Incarnation participant) GRADWIRE_EXCLUDES(mutex_);
+  // Of a fast pass: which gradients it has taken, and which it gave in turn.
+  void done_by_hop(const std::vector<Id>& taken, const std::vector<Ancestor>& gave) GRADWIRE_EXCLUDES(mutex_);
   bool all_done() GRADWIRE_EXCLUDES(mutex_);
   bool takes_part(Incarnation peer) GRADWIRE_EXCLUDES(mutex_);
   std::vector<RecordPointer> participants() GRADWIRE_EXCLUDES(mutex_);
@@ -86,6 +94,8 @@ class Pass {
   net::Signal& signal() { return signal_; }
 
  private:
+  void settle(Id hop, const RecordPointer& sender) GRADWIRE_REQUIRES(mutex_);
+
   const Id id_;
   const std::shared_ptr<Frame> frame_;
   const PassOptions options_;
@@ -106,6 +116,9 @@ class Pass {
   std::exception_ptr failure_ GRADWIRE_GUARDED_BY(mutex_);
   std::map<Incarnation, RecordPointer> participants_ GRADWIRE_GUARDED_BY(mutex_);
   std::map<Incarnation, RecordPointer> not_done_ GRADWIRE_GUARDED_BY(mutex_);
+  std::vector<Ancestor> given_ GRADWIRE_GUARDED_BY(mutex_);
+  // Gradients that were given and not reported as taken, or the other way round: reports come in any order.
+  std::map<Id, RecordPointer> unsettled_ GRADWIRE_GUARDED_BY(mutex_);
   std::map<Incarnation, int> asked_ GRADWIRE_GUARDED_BY(mutex_);
   std::vector<Ancestor> answers_ GRADWIRE_GUARDED_BY(mutex_);
 };

@@ -47,9 +47,18 @@ void Passes::gradient_arrived(const RecordPointer& from, Received received) {
   const Id context = decode_id(head);
   const Id pass = decode_id(head);
   const auto hop = head.take<uint64_t>();
+  PassOptions options;
+  options.fast = head.take<bool>();
+  RecordPointer root;
+  if (options.fast) {
+    options.retain_graph = head.take<bool>();
+    options.create_graph = head.take<bool>();
+    root = std::make_shared<net::Record>(net::decode_record(head));
+    if (root->incarnation != pass.maker) head.fail("a pass with another's root");
+  }
   head.expect_end("a gradient");
   auto whole = std::make_shared<Received>(std::move(received));
-  const auto settled = [weak = contexts_.weak_from_this(), context, pass, hop, whole, from] {
+  const auto settled = [weak = contexts_.weak_from_this(), context, pass, hop, whole, from, options, root] {
     const std::shared_ptr<Contexts> contexts = weak.lock();
     const std::shared_ptr<Frame> frame = contexts ? contexts->find(context) : nullptr;
     if (!frame) return;  // AX
@@ -61,6 +70,7 @@ void Passes::gradient_arrived(const RecordPointer& from, Received received) {
                 fmt::format("a gradient from {} was refused: {}", from->name, whole->message.refusal), from->name)));
       return;
     }
+    if (options.fast && !contexts->passes().begin_fast(frame, pass, options, root)) return;
     contexts->passes().deliver(frame->context, pass, {.hop = hop, .tensors = {}, .message = whole});
   };
   const std::shared_ptr<net::Arrival> arrival = whole->message.arrival;
@@ -72,13 +82,16 @@ void Passes::deliver(const std::shared_ptr<ContextState>& context, Id id, Arrive
   const PassPointer pass = context->pass_for(id, gradient);
   if (!pass) return;
   pass->deliver(std::move(gradient));
-  if (pass->root()->incarnation == contexts_.self()->incarnation) return;
-  if (pass->should_start())
-    contexts_.place().runtime->submit([weak = contexts_.weak_from_this(), pass] {
-      if (const std::shared_ptr<Contexts> contexts = weak.lock()) contexts->passes().run_as_participant(pass);
-    });
-  else
-    finish_if_over(pass);
+  if (pass->is_root()) return;
+  start(pass);
+  finish_if_over(pass);
+}
+
+void Passes::start(const PassPointer& pass) {
+  if (!pass->should_start()) return;
+  contexts_.place().runtime->submit([weak = contexts_.weak_from_this(), pass] {
+    if (const std::shared_ptr<Contexts> contexts = weak.lock()) contexts->passes().run_as_participant(pass);
+  });
 }
 
 // B5. From the root: the pass has failed. From a participant: it fails.
@@ -89,15 +102,28 @@ void Passes::fail_arrived(const RecordPointer& from, wire::ByteReader& head) {
   const std::shared_ptr<Frame> frame = find(context);
   if (!frame) return;
   const PassPointer pass = frame->context->find_pass(id);
-  if (pass && pass->root()->incarnation == contexts_.self()->incarnation) {
+  if (pass && pass->is_root()) {
     pass->fail(cause);
     return;
   }
-  if (id.maker != from->incarnation) return;  // only the root says so
+  // Only the root says so; of a fast pass, also whoever gave this worker a gradient and heard it from the root.
+  const std::optional<std::vector<Ancestor>> ended = frame->context->ended(id);
+  const bool fast = pass ? pass->options().fast : ended && !ended->empty();
+  if (id.maker != from->incarnation && !fast) return;
   frame->context->poison(cause);
-  if (!pass) return;
-  pass->fail(cause);
-  frame->context->end_pass(id);
+  if (pass) {
+    if (!pass->fail(cause)) return;
+    frame->context->end_pass(id);
+    if (fast) pass_failure_on(pass->given(), context, id, cause);
+  } else if (ended) {
+    frame->context->end_pass_heard(id);
+    pass_failure_on(*ended, context, id, cause);
+  }
+}
+
+// The root of a fast pass does not know all that take part: failures go the way the gradients went.
+void Passes::pass_failure_on(const std::vector<Ancestor>& given, Id context, Id pass, const std::exception_ptr& cause) {
+  for (const Ancestor& hop : given) refuse(hop.sender, context, pass, cause);
 }
 
 // On the thread that runs the pass, with the context current: hooks may call, and look at gradients.
@@ -130,6 +156,13 @@ void Passes::send_back(Pass& pass, const ReceivedHop& hop, std::vector<at::Tenso
     return pass.deliver({.hop = hop.hop.counter, .tensors = std::move(gradients), .message = nullptr});
   wire::ByteWriter rest;
   rest.put(hop.hop.counter);
+  rest.put(pass.options().fast);
+  if (pass.options().fast) {
+    rest.put(pass.options().retain_graph);
+    rest.put(pass.options().create_graph);
+    net::encode(rest, *pass.root());
+    pass.gave({.hop = hop.hop, .sender = hop.sender});
+  }
   net::Message gradient = message(gradient_type, pass.context().id(), pass.id(), std::move(rest));
   gradient.payload.tensors = std::move(gradients);
   contexts_.place().exchange->send(*hop.sender, std::move(gradient), net::Admission::always);
@@ -154,7 +187,7 @@ void Passes::peer_gone(const net::Record& peer) {
   for (const std::shared_ptr<ContextState>& context : contexts_.all()) {
     context->root_gone(peer.incarnation);
     for (const PassPointer& pass : context->passes()) {
-      if (pass->root()->incarnation == contexts_.self()->incarnation) {
+      if (pass->is_root()) {
         if (pass->takes_part(peer.incarnation)) pass->fail(cause);
       } else if (pass->root()->incarnation == peer.incarnation || pass->waits_for(peer.incarnation)) {
         participant_failed(pass, cause);

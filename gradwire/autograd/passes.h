@@ -56,6 +56,8 @@ class Passes {
   void ask_arrived(const RecordPointer& from, wire::ByteReader& head);
   void answer(const RecordPointer& from, ContextState& context, Id pass, const std::vector<uint64_t>& hops);
   void begin_arrived(const RecordPointer& from, wire::ByteReader& head);
+  PassPointer begin_fast(const std::shared_ptr<Frame>& frame, Id pass, PassOptions options, const RecordPointer& root);
+  void start(const PassPointer& pass);
   void run_as_participant(const PassPointer& pass);
   void finish_if_over(const PassPointer& pass);
   void participant_failed(const PassPointer& pass, const std::exception_ptr& cause);
@@ -64,6 +66,7 @@ class Passes {
   void gradient_arrived(const RecordPointer& from, Received received);
   void deliver(const std::shared_ptr<ContextState>& context, Id pass, ArrivedGradient gradient);
   void fail_arrived(const RecordPointer& from, wire::ByteReader& head);
+  void pass_failure_on(const std::vector<Ancestor>& given, Id context, Id pass, const std::exception_ptr& cause);
   void run_engine(Pass& pass, const torch::autograd::edge_list& roots, const std::vector<at::Tensor>& gradients,
                   Walk walk, net::Time deadline);
   void send_back(Pass& pass, const ReceivedHop& hop, std::vector<at::Tensor> gradients);

@@ -8,15 +8,6 @@
 #include "gradwire/rpc/worker_core.h"
 
 namespace gradwire::autograd {
-namespace {
-
-std::vector<uint64_t> decode_hops(wire::ByteReader& head) {
-  std::vector<uint64_t> hops(head.take_count(sizeof(uint64_t)));
-  for (uint64_t& hop : hops) hop = head.take<uint64_t>();
-  return hops;
-}
-
-}  // namespace
 
 // AX: whoever asks about what is not there is told.
 void Passes::refuse(const RecordPointer& root, Id context, Id pass, const std::exception_ptr& why) {
@@ -86,16 +77,34 @@ void Passes::begin_arrived(const RecordPointer& from, wire::ByteReader& head) {
         if (const std::exception_ptr gone = contexts_.why_gone(*sent.receiver);
             gone && pass->waits_for(sent.receiver->incarnation))
           return participant_failed(pass, gone);
-      if (pass->should_start())
-        contexts_.place().runtime->submit([weak = contexts_.weak_from_this(), pass] {
-          if (const std::shared_ptr<Contexts> contexts = weak.lock()) contexts->passes().run_as_participant(pass);
-        });
-      return;
+      return start(pass);
     }
   }
   refuse(from, context, id,
          std::make_exception_ptr(NotFoundError(
              fmt::format("{} does not have the context, or part of its graph, any more", contexts_.self()->name))));
+}
+
+// A gradient of a fast pass begins it. Null if it has ended here, or cannot begin any more.
+Passes::PassPointer Passes::begin_fast(const std::shared_ptr<Frame>& frame, Id id, PassOptions options,
+                                       const RecordPointer& root) {
+  if (PassPointer pass = frame->context->find_pass(id)) return pass;
+  if (frame->context->ended(id) || id.maker == contexts_.self()->incarnation) return nullptr;
+  auto pass = std::make_shared<Pass>(id, frame, options, root);
+  pass->plan(frame->context->all_sends());
+  if (!frame->context->add_pass(pass)) {
+    refuse(root, frame->context->id(), id,
+           std::make_exception_ptr(
+               NotFoundError(fmt::format("{} does not have the context any more", contexts_.self()->name))));
+    return nullptr;
+  }
+  try {
+    contexts_.place().exchange->meet(*root);  // M1
+  } catch (const PeerGoneError&) {
+    participant_failed(pass, std::current_exception());
+    return nullptr;
+  }
+  return frame->context->find_pass(id);
 }
 
 void Passes::run_as_participant(const PassPointer& pass) {
@@ -114,7 +123,16 @@ void Passes::run_as_participant(const PassPointer& pass) {
 void Passes::finish_if_over(const PassPointer& pass) {
   if (!pass->finishes()) return;
   pass->context().end_pass(pass->id());
-  contexts_.place().exchange->tell(*pass->root(), message(done_type, pass->context().id(), pass->id(), {}));
+  wire::ByteWriter rest;
+  rest.put(pass->options().fast);
+  if (pass->options().fast) {
+    std::vector<uint64_t> taken;
+    for (const auto& [hop, sent] : pass->planned()) taken.push_back(hop);
+    encode(rest, taken);
+    encode(rest, pass->given(), contexts_.self(), pass->root());
+  }
+  contexts_.place().exchange->tell(*pass->root(),
+                                   message(done_type, pass->context().id(), pass->id(), std::move(rest)));
 }
 
 // B5: the root hears of it, and tells all.
@@ -123,6 +141,7 @@ void Passes::participant_failed(const PassPointer& pass, const std::exception_pt
   pass->context().poison(cause);
   pass->context().end_pass(pass->id());
   refuse(pass->root(), pass->context().id(), pass->id(), cause);
+  if (pass->options().fast) pass_failure_on(pass->given(), pass->context().id(), pass->id(), cause);
 }
 
 }  // namespace gradwire::autograd

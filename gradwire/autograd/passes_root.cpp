@@ -39,8 +39,12 @@ void Passes::run_as_root(const PassPointer& pass, const Request& request, net::T
     roots.push_back(torch::autograd::impl::gradient_edge(root));
     walk.from(roots.back().function.get());
   }
-  Plan all = plan(*pass, walk.received(), deadline);
   std::map<uint64_t, ContextState::Sent> own;
+  Plan all;
+  if (request.options.fast)
+    own = pass->context().all_sends();
+  else
+    all = plan(*pass, walk.received(), deadline);
   if (auto mine = all.find(contexts_.self()->incarnation); mine != all.end()) {
     for (const uint64_t hop : mine->second.second) {
       std::optional<ContextState::Sent> sent = pass->context().find_send(hop);
@@ -84,8 +88,7 @@ Passes::Plan Passes::plan(Pass& pass, const std::vector<RecvNode*>& reached, net
     for (const auto& [incarnation, question] : questions) {
       pass.ask(incarnation);
       wire::ByteWriter rest;
-      rest.put(static_cast<uint64_t>(question.second.size()));
-      for (const uint64_t hop : question.second) rest.put(hop);
+      encode(rest, question.second);
       contexts_.place().exchange->send(
           *question.first, message(ask_type, pass.context().id(), pass.id(), std::move(rest)), net::Admission::always);
     }
@@ -123,8 +126,7 @@ void Passes::begin_participants(Pass& pass, const Plan& plan) {
     wire::ByteWriter rest;
     rest.put(pass.options().retain_graph);
     rest.put(pass.options().create_graph);
-    rest.put(static_cast<uint64_t>(part.second.size()));
-    for (const uint64_t hop : part.second) rest.put(hop);
+    encode(rest, part.second);
     contexts_.place().exchange->send(*part.first, message(begin_type, pass.context().id(), pass.id(), std::move(rest)),
                                      net::Admission::always);
   }
@@ -154,7 +156,24 @@ void Passes::done_arrived(const RecordPointer& from, wire::ByteReader& head) {
   const Id context = decode_id(head);
   const Id id = decode_id(head);
   if (const std::shared_ptr<Frame> frame = find(context))
-    if (const PassPointer pass = frame->context->find_pass(id)) pass->done(from->incarnation);
+    if (const PassPointer pass = frame->context->find_pass(id)) {
+      if (!head.take<bool>()) return pass->done(from->incarnation);
+      std::vector<Id> taken;
+      for (const uint64_t hop : decode_hops(head)) taken.push_back({from->incarnation, hop});
+      const std::vector<Ancestor> gave = decode_ancestors(head, from, contexts_.self());
+      std::vector<Ancestor> elsewhere;
+      for (const Ancestor& hop : gave) {
+        if (hop.hop.maker == contexts_.self()->incarnation) continue;  // this worker knows what it got
+        elsewhere.push_back(hop);
+        if (const std::exception_ptr gone = contexts_.why_gone(*hop.sender)) pass->fail(gone);
+        try {
+          contexts_.place().exchange->meet(*hop.sender);  // M1
+        } catch (const PeerGoneError&) {
+          pass->fail(std::current_exception());
+        }
+      }
+      pass->done_by_hop(taken, elsewhere);
+    }
 }
 
 }  // namespace gradwire::autograd

@@ -6,6 +6,9 @@
 #include <cstring>
 #include <memory>
 
+#include <ATen/ops/ones.h>
+#include <torch/csrc/autograd/autograd.h>
+
 #include "row.h"
 
 namespace gradwire::bench {
@@ -83,6 +86,15 @@ std::vector<Row> floor_rows() {
                     [=] { return 2e3 * memcpy_seconds(size * megabyte, repeats); }});
   }
   rows.push_back({"session.one_way.stream.256MB", "ms", [] { return 1e3 * socket_seconds(256 * megabyte, 1, 9); }});
+  // There and back for each call, and again for its gradients.
+  for (const int hops : {1, 10, 100})
+    rows.push_back({"gradient.hops." + std::to_string(hops), "us", [=] { return 2 * hops * ping_pong(); }});
+  rows.push_back({"gradient.fast.hops.10", "us", [=] { return 20 * ping_pong(); }});
+  // The same in torch's own engine.
+  rows.push_back({"gradient.engine_only", "us", [] {
+                    const at::Tensor a = at::ones({4}).set_requires_grad(true);
+                    return 1e6 * median_seconds(20000, [&] { torch::autograd::grad({a.mul(2).sum()}, {a}); });
+                  }});
   return rows;
 }
 

@@ -21,6 +21,7 @@ std::vector<Row> session_rows();
 std::vector<Row> call_rows();
 std::vector<Row> group_rows();
 std::vector<Row> reference_rows();
+std::vector<Row> gradient_rows();
 
 inline double seconds_of(const std::function<void()>& body) {
   const auto start = std::chrono::steady_clock::now();

@@ -123,9 +123,10 @@ Context::~Context() {
   if (here == frame_) here = std::move(before_);
   const std::shared_ptr<ContextState> context = frame_->context;
   const std::shared_ptr<Contexts> contexts = context->contexts();
+  // If nothing else holds it, what it kept is destroyed here, rather than by another thread.
+  context->hold();
   frame_.reset();
-  // What it kept is destroyed here rather than on another thread, if nothing else holds it.
-  if (contexts) contexts->release(context);
+  if (context->let_go() && contexts) contexts->release(context);
 }
 
 ContextView Context::current() {

@@ -199,6 +199,12 @@ void LocalPass::pump() {
   evaluate(*pump_again_);
 }
 
+void LocalPass::send_back(const ReceivedHop& hop, Tensors gradients) {
+  // The node that runs counts, and the pump.
+  const bool busy = task_->outstanding_tasks_ > (arrivals_.empty() ? 1U : 2U);
+  host_.send_back(hop, std::move(gradients), busy);
+}
+
 void LocalPass::evaluate(Node& node) {
   InputBuffer nothing(0);
   Engine::get_default_engine().evaluate_function(task_, &node, nothing, task_->cpu_ready_queue_);

@@ -25,8 +25,8 @@ class LocalPass {
   struct Host {
     // Waits until the pass has a gradient or has failed, at most so long.
     std::function<void(net::Duration)> wait;
-    // B3: the gradient of a hop that was received here.
-    std::function<void(const ReceivedHop&, Tensors)> send_back;
+    // B3: the gradient of a hop that was received here. Whether this worker has more to compute.
+    std::function<void(const ReceivedHop&, Tensors, bool busy)> send_back;
   };
   LocalPass(Pass& pass, Host host);
   ~LocalPass();
@@ -39,7 +39,7 @@ class LocalPass {
 
   // The one whose node runs on this thread; null if none does.
   static LocalPass* running();
-  void send_back(const ReceivedHop& hop, Tensors gradients) { host_.send_back(hop, std::move(gradients)); }
+  void send_back(const ReceivedHop& hop, Tensors gradients);
 
  private:
   friend class PassEngine;

@@ -81,9 +81,24 @@ bool Pass::finishes() {
   return true;
 }
 
+bool Pass::is_missing_any() {
+  MutexLock lock(mutex_);
+  return !missing_.empty();
+}
+
 bool Pass::waits_for(Incarnation peer) {
   MutexLock lock(mutex_);
   return std::ranges::any_of(missing_, [&](uint64_t hop) { return planned_.at(hop).receiver->incarnation == peer; });
+}
+
+void Pass::write_later(const std::shared_ptr<net::Session>& session) {
+  MutexLock lock(mutex_);
+  if (unwritten_.empty() || unwritten_.back() != session) unwritten_.push_back(session);
+}
+
+std::vector<std::shared_ptr<net::Session>> Pass::take_unwritten() {
+  MutexLock lock(mutex_);
+  return std::exchange(unwritten_, {});
 }
 
 void Pass::gave(Ancestor hop) {

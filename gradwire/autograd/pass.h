@@ -60,6 +60,7 @@ class Pass {
   void ran() GRADWIRE_EXCLUDES(mutex_);
   // True once: when the engine is through and a gradient came for every planned hop.
   bool finishes() GRADWIRE_EXCLUDES(mutex_);
+  bool is_missing_any() GRADWIRE_EXCLUDES(mutex_);
   // Whether a gradient is missing that is to come from there.
   bool waits_for(Incarnation peer) GRADWIRE_EXCLUDES(mutex_);
   // A gradient was sent: of a fast pass, someone is to report that it was taken.
@@ -90,6 +91,10 @@ class Pass {
   bool answered() GRADWIRE_EXCLUDES(mutex_);
   std::vector<Ancestor> take_answers() GRADWIRE_EXCLUDES(mutex_);
 
+  // Messages of this pass that are to be written together; and those sessions, once.
+  void write_later(const std::shared_ptr<net::Session>& session) GRADWIRE_EXCLUDES(mutex_);
+  std::vector<std::shared_ptr<net::Session>> take_unwritten() GRADWIRE_EXCLUDES(mutex_);
+
   // For those who wait for any of this.
   net::Signal& signal() { return signal_; }
 
@@ -116,6 +121,7 @@ class Pass {
   std::exception_ptr failure_ GRADWIRE_GUARDED_BY(mutex_);
   std::map<Incarnation, RecordPointer> participants_ GRADWIRE_GUARDED_BY(mutex_);
   std::map<Incarnation, RecordPointer> not_done_ GRADWIRE_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<net::Session>> unwritten_ GRADWIRE_GUARDED_BY(mutex_);
   std::vector<Ancestor> given_ GRADWIRE_GUARDED_BY(mutex_);
   // Gradients that were given and not reported as taken, or the other way round: reports come in any order.
   std::map<Id, RecordPointer> unsettled_ GRADWIRE_GUARDED_BY(mutex_);

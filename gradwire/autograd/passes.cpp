@@ -134,21 +134,21 @@ void Passes::run_engine(Pass& pass, const torch::autograd::edge_list& roots, con
   surroundings.context = pass.frame();
   surroundings.in_task = false;
   const SurroundingsGuard guard(std::move(surroundings));
-  LocalPass local(pass,
-                  {.wait =
-                       [&](net::Duration limit) {
-                         net::Time until = deadline;
-                         if (limit != net::Duration::max())
-                           until = std::min(until, std::chrono::steady_clock::now() + limit);
-                         wait(pass, [&] { return pass.has_arrived() || pass.failed(); }, until);
-                         if (until == deadline && !pass.has_arrived()) pass.check_in_time();
-                       },
-                   .send_back = [&](const ReceivedHop& hop,
-                                    std::vector<at::Tensor> tensors) { send_back(pass, hop, std::move(tensors)); }});
+  LocalPass::Host host;
+  host.wait = [&](net::Duration limit) {
+    net::Time until = deadline;
+    if (limit != net::Duration::max()) until = std::min(until, std::chrono::steady_clock::now() + limit);
+    wait(pass, [&] { return pass.has_arrived() || pass.failed(); }, until);
+    if (until == deadline && !pass.has_arrived()) pass.check_in_time();
+  };
+  host.send_back = [&](const ReceivedHop& hop, std::vector<at::Tensor> tensors, bool busy) {
+    send_back(pass, hop, std::move(tensors), busy);
+  };
+  LocalPass local(pass, std::move(host));
   local.run(roots, gradients, std::move(walk));
 }
 
-void Passes::send_back(Pass& pass, const ReceivedHop& hop, std::vector<at::Tensor> gradients) {
+void Passes::send_back(Pass& pass, const ReceivedHop& hop, std::vector<at::Tensor> gradients, bool busy) {
   pass.check();
   if (std::ranges::none_of(gradients, [](const at::Tensor& gradient) { return gradient.defined(); })) gradients.clear();
   // Within this worker nothing is sent, and a graph of the gradients goes on as it is.
@@ -165,10 +165,22 @@ void Passes::send_back(Pass& pass, const ReceivedHop& hop, std::vector<at::Tenso
   }
   net::Message gradient = message(gradient_type, pass.context().id(), pass.id(), std::move(rest));
   gradient.payload.tensors = std::move(gradients);
-  contexts_.place().exchange->send(*hop.sender, std::move(gradient), net::Admission::always);
+  send_later(pass, *hop.sender, std::move(gradient));
+  // While there is more to compute here, the other is to begin; else what follows goes with it.
+  if (busy) flush(pass);
+}
+
+void Passes::send_later(Pass& pass, const net::Record& to, net::Message message) {
+  pass.write_later(
+      contexts_.place().exchange->send(to, std::move(message), net::Admission::always, net::Writing::later).session);
+}
+
+void Passes::flush(Pass& pass) {
+  for (const std::shared_ptr<net::Session>& session : pass.take_unwritten()) session->flush();
 }
 
 void Passes::wait(Pass& pass, const std::function<bool()>& done, net::Time deadline) {
+  flush(pass);
   std::shared_ptr<net::Session> session;
   if (const RecordPointer awaited = pass.awaited(); awaited && awaited->incarnation != contexts_.self()->incarnation) {
     if (const std::shared_ptr<WorkerCore> core = contexts_.place().core.lock()) {

@@ -69,9 +69,12 @@ class Passes {
   void pass_failure_on(const std::vector<Ancestor>& given, Id context, Id pass, const std::exception_ptr& cause);
   void run_engine(Pass& pass, const torch::autograd::edge_list& roots, const std::vector<at::Tensor>& gradients,
                   Walk walk, net::Time deadline);
-  void send_back(Pass& pass, const ReceivedHop& hop, std::vector<at::Tensor> gradients);
+  void send_back(Pass& pass, const ReceivedHop& hop, std::vector<at::Tensor> gradients, bool busy);
   void refuse(const RecordPointer& root, Id context, Id pass, const std::exception_ptr& why);
   std::shared_ptr<Frame> find(Id context);
+  // Written by `flush`, together with others. Throws PeerGoneError.
+  void send_later(Pass& pass, const net::Record& to, net::Message message);
+  static void flush(Pass& pass);
   net::Message message(net::MessageType type, Id context, Id pass, wire::ByteWriter rest) const;
 
   Contexts& contexts_;

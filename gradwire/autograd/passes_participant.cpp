@@ -112,12 +112,16 @@ void Passes::run_as_participant(const PassPointer& pass) {
     const std::shared_ptr<WorkerCore> core = contexts_.place().core.lock();
     if (!core) return;
     const Calls::Occupied occupied(core->calls());
+    // It will wait, again and again: the thread is replaced once, and not each time.
+    std::optional<net::Threads::Blocked> blocked;
+    if (pass->is_missing_any()) blocked.emplace();
     run_engine(*pass, {}, {}, Walk(pass->context()), net::Time::max());
     pass->ran();
   } catch (...) {
     return participant_failed(pass, std::current_exception());
   }
   finish_if_over(pass);
+  flush(*pass);
 }
 
 void Passes::finish_if_over(const PassPointer& pass) {
@@ -131,13 +135,18 @@ void Passes::finish_if_over(const PassPointer& pass) {
     encode(rest, taken);
     encode(rest, pass->given(), contexts_.self(), pass->root());
   }
-  contexts_.place().exchange->tell(*pass->root(),
-                                   message(done_type, pass->context().id(), pass->id(), std::move(rest)));
+  try {
+    send_later(*pass, *pass->root(), message(done_type, pass->context().id(), pass->id(), std::move(rest)));
+  } catch (const PeerGoneError& gone) {
+    VLOG(1) << "gradwire: no one is left to hear that a pass is done: " << gone.what();
+  }
+  flush(*pass);
 }
 
 // B5: the root hears of it, and tells all.
 void Passes::participant_failed(const PassPointer& pass, const std::exception_ptr& cause) {
   if (!pass->fail(cause)) return;
+  flush(*pass);
   pass->context().poison(cause);
   pass->context().end_pass(pass->id());
   refuse(pass->root(), pass->context().id(), pass->id(), cause);

@@ -127,13 +127,13 @@ void Passes::begin_participants(Pass& pass, const Plan& plan) {
     rest.put(pass.options().retain_graph);
     rest.put(pass.options().create_graph);
     encode(rest, part.second);
-    contexts_.place().exchange->send(*part.first, message(begin_type, pass.context().id(), pass.id(), std::move(rest)),
-                                     net::Admission::always);
+    send_later(pass, *part.first, message(begin_type, pass.context().id(), pass.id(), std::move(rest)));
   }
 }
 
 void Passes::fail_everywhere(Pass& pass, const std::exception_ptr& cause) {
   pass.fail(cause);
+  flush(pass);
   if (!pass.has_begun()) return;  // nothing has been touched
   pass.context().poison(cause);
   const std::string bytes = encode_cause(cause, contexts_.self()->name);

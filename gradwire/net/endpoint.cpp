@@ -121,17 +121,18 @@ std::shared_ptr<Session> Endpoint::session(const Record& peer) {
     throw InvalidArgumentError(fmt::format("{} has no session with itself", record_.name), record_.name);
   std::shared_ptr<Session> session;
   bool fresh = false;
-  bool closed;
   {
     MutexLock lock(mutex_);
-    closed = closed_;
+    // Not by way of an ended session: to end one takes its lock, which a handler that sends may have.
+    if (closed_)
+      throw PeerGoneError(fmt::format("{} is gone (left): this worker has left", to_string(peer)), peer.name,
+                          GoneReason::left);
     std::shared_ptr<Session>& entry = sessions_[peer.incarnation];
     fresh = !entry;
     if (fresh) entry = Session::make(place_, record_, peer, options_);
     session = entry;
   }
-  if (closed) session->end_now(GoneReason::left, "this worker has left");
-  if (fresh && !closed) session->dial();
+  if (fresh) session->dial();
   return session;
 }
 

@@ -22,6 +22,7 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
   const Record& record() const { return record_; }
 
   // The session with that incarnation, made and dialled if there is none. One that has ended stays so.
+  // Throws PeerGoneError once this is closed.
   std::shared_ptr<Session> session(const Record& peer) GRADWIRE_EXCLUDES(mutex_);
   // Nothing if there is none that lives.
   std::shared_ptr<Session> find(Incarnation peer) GRADWIRE_EXCLUDES(mutex_);

@@ -23,6 +23,13 @@ enum class Admission {
   always,          // replies and control messages: bounded by the requests they belong to
 };
 
+enum class Writing {
+  soon,
+  // With whatever is written next, or when someone calls Session::flush: whoever sends more at once, and then flushes,
+  // pays for one system call and wakes the peer once.
+  later,
+};
+
 // What one system call writes, and the rest of it if the call took only a part.
 class Batch {
  public:
@@ -70,7 +77,8 @@ class Outbox {
   // Fills an empty batch with what is next; `handled` is what to acknowledge with it.
   void gather(Batch& batch, uint64_t handled);
 
-  bool idle() const { return unacknowledged_.empty() && waiting_.empty(); }
+  // Nothing is on its way to the peer; what is to be written later may be here.
+  bool idle() const { return next_ == 0 && waiting_.empty(); }
   // Nothing waits for room, and no bulk is unfinished.
   bool only_heads_left() const;
   uint64_t last_number() const { return last_number_; }

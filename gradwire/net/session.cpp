@@ -34,7 +34,7 @@ Session::Session(SessionPlace place, Record mine, Record peer, SessionOptions op
       last_pinged_(last_heard_),
       outbox_(options.max_outgoing_bytes) {}
 
-uint64_t Session::send(Message message, Admission admission) {
+uint64_t Session::send(Message message, Admission admission, Writing writing) {
   std::function<std::string()> board = std::move(message.board);
   // Copying large tensors takes long: before any lock.
   std::shared_ptr<Outgoing> outgoing =
@@ -53,9 +53,10 @@ uint64_t Session::send(Message message, Admission admission) {
     }
     // On a quiet link this thread writes: no hand-over. Behind messages that are still on their way, several are
     // worth one system call: the loop writes them, or whoever begins to wait for an answer.
-    write_now = outbox_.idle();
+    write_now = outbox_.idle() && !flush_posted_ && writing == Writing::soon;
     place_in_queue = outbox_.push(std::move(outgoing), admission);
-    if (!write_now && !flush_posted_ && !writing_ && !blocked_ && sending_) post = flush_posted_ = true;
+    if (writing == Writing::soon && !write_now && !flush_posted_ && !writing_ && !blocked_ && sending_)
+      post = flush_posted_ = true;
   }
   if (write_now) flush();
   if (post) place_.loop->post(weakly(&Session::flush));

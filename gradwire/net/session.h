@@ -74,7 +74,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // Queues a message; it owns a copy of its tensors when this returns. The result, given to `wait_for_room`, waits
   // until the message was admitted. Throws PeerGoneError, InvalidArgumentError.
-  uint64_t send(Message message, Admission admission) GRADWIRE_EXCLUDES(state_);
+  uint64_t send(Message message, Admission admission, Writing writing = Writing::soon) GRADWIRE_EXCLUDES(state_);
   // Waits until the message is admitted. False when the deadline came first (it stays queued).
   bool wait_for_room(uint64_t place_in_queue, Time deadline) GRADWIRE_EXCLUDES(state_);
   // Writes what is queued, as far as the link takes it.

@@ -5,7 +5,8 @@
 
 namespace gradwire {
 
-Exchange::Sent Exchange::send(const net::Record& to, net::Message message, net::Admission admission) {
+Exchange::Sent Exchange::send(const net::Record& to, net::Message message, net::Admission admission,
+                              net::Writing writing) {
   Sent sent;
   const bool to_self = to.incarnation == endpoint_->record().incarnation;
   if (!to_self) sent.session = endpoint_->session(to);
@@ -31,7 +32,7 @@ Exchange::Sent Exchange::send(const net::Record& to, net::Message message, net::
   if (to_self)
     send_to_self(std::move(message));
   else
-    sent.place = sent.session->send(std::move(message), admission);
+    sent.place = sent.session->send(std::move(message), admission, writing);
   return sent;
 }
 

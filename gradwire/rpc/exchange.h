@@ -40,7 +40,8 @@ class Exchange : public net::SessionHandler {
     uint64_t place = 0;                     // for Session::wait_for_room
   };
   // Throws PeerGoneError; InvalidArgumentError for a tensor that cannot travel.
-  Sent send(const net::Record& to, net::Message message, net::Admission admission) GRADWIRE_EXCLUDES(mutex_);
+  Sent send(const net::Record& to, net::Message message, net::Admission admission,
+            net::Writing writing = net::Writing::soon) GRADWIRE_EXCLUDES(mutex_);
   // Opens a session, if there is none, so that its end is noticed.
   void meet(const net::Record& peer) { endpoint_->session(peer); }
   // For control messages: a peer that is gone needs none.

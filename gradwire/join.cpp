@@ -18,6 +18,7 @@ std::unique_ptr<Worker> Worker::join(const Registry& registry, WorkerOptions opt
     return autograd::Contexts::make({.runtime = place.runtime, .exchange = place.exchange, .core = place.core});
   });
   autograd::add_backward(with_layers);
+  autograd::add_graph(with_layers);
   return std::unique_ptr<Worker>(new Worker(WorkerCore::join(with_layers, std::move(options)), true));
 }
 

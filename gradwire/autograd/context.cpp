@@ -120,7 +120,7 @@ Context::Context(Worker& worker)
 
 Context::~Context() {
   std::shared_ptr<void>& here = Surroundings::here().context;
-  if (here == frame_) here = std::move(before_);
+  if (here == frame_) here = before_.lock();
   const std::shared_ptr<ContextState> context = frame_->context;
   const std::shared_ptr<Contexts> contexts = context->contexts();
   // If nothing else holds it, what it kept is destroyed here, rather than by another thread.

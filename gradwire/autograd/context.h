@@ -19,6 +19,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "gradwire/autograd/step_graph.h"
 #include "gradwire/base/id.h"
 #include "gradwire/rpc/worker.h"
 #include "gradwire/rref/rref.h"
@@ -63,6 +64,9 @@ class ContextView {
   // All of this worker: leaf and gradient.
   std::vector<std::pair<at::Tensor, at::Tensor>> gradients() const;
 
+  // At the worker that made it: the graph of what was sent under it, on all workers, and of these tensors of this one.
+  StepGraph graph(const std::vector<at::Tensor>& roots = {}) const;
+
  private:
   friend class Context;
   friend class ContextGuard;
@@ -86,7 +90,8 @@ class Context : public ContextView {
   static ContextView find(Worker& worker, Id id);
 
  private:
-  std::shared_ptr<void> before_;
+  // Not held: whatever is destroyed first, each context ends with its own object.
+  std::weak_ptr<void> before_;
 };
 
 // Makes a context current on a further thread, for a while.
@@ -103,5 +108,6 @@ class ContextGuard {
 
 // For Worker::join.
 void add_backward(Registry& registry);
+void add_graph(Registry& registry);
 
 }  // namespace gradwire::autograd

@@ -31,16 +31,16 @@ std::map<uint64_t, ContextState::Sent> ContextState::all_sends() {
 }
 
 at::Tensor ContextState::gradient(const at::Tensor& leaf) {
+  throw_if_poisoned();
   MutexLock lock(sums_);
-  if (poison_) std::rethrow_exception(poison_);
   auto found = gradients_.find(leaf.unsafeGetTensorImpl());
   return found == gradients_.end() ? at::Tensor() : found->second.second;
 }
 
 std::vector<std::pair<at::Tensor, at::Tensor>> ContextState::gradients() {
-  MutexLock lock(sums_);
-  if (poison_) std::rethrow_exception(poison_);
+  throw_if_poisoned();
   std::vector<std::pair<at::Tensor, at::Tensor>> all;
+  MutexLock lock(sums_);
   for (const auto& [leaf, pair] : gradients_) all.push_back(pair);
   return all;
 }
@@ -67,12 +67,12 @@ void ContextState::accumulate(torch::autograd::Node* accumulator, at::Tensor gra
 }
 
 void ContextState::poison(std::exception_ptr cause) {
-  MutexLock lock(sums_);
+  MutexLock lock(mutex_);
   if (!poison_) poison_ = std::move(cause);
 }
 
 void ContextState::throw_if_poisoned() {
-  MutexLock lock(sums_);
+  MutexLock lock(mutex_);
   if (poison_) std::rethrow_exception(poison_);
 }
 
@@ -100,10 +100,11 @@ void ContextState::end_pass(Id pass) {
     passes_.erase(found);
   }
   if (!released_)
-    ended_passes_.emplace(pass, ended && ended->options().fast ? ended->given() : std::vector<Ancestor>());
+    ended_passes_.emplace(
+        pass, ended && ended->options().fast ? EndedPass{.fast = true, .given = ended->given()} : EndedPass{});
 }
 
-std::optional<std::vector<Ancestor>> ContextState::ended(Id pass) {
+std::optional<ContextState::EndedPass> ContextState::ended(Id pass) {
   MutexLock lock(mutex_);
   auto found = ended_passes_.find(pass);
   if (found == ended_passes_.end()) return {};
@@ -112,7 +113,7 @@ std::optional<std::vector<Ancestor>> ContextState::ended(Id pass) {
 
 void ContextState::end_pass_heard(Id pass) {
   MutexLock lock(mutex_);
-  if (auto found = ended_passes_.find(pass); found != ended_passes_.end()) found->second.clear();
+  if (auto found = ended_passes_.find(pass); found != ended_passes_.end()) found->second.given.clear();
 }
 
 std::shared_ptr<Pass> ContextState::find_pass(Id pass) {
@@ -121,9 +122,11 @@ std::shared_ptr<Pass> ContextState::find_pass(Id pass) {
   return found == passes_.end() ? nullptr : found->second;
 }
 
-std::shared_ptr<Pass> ContextState::pass_for(Id pass, ArrivedGradient& gradient) {
+std::shared_ptr<Pass> ContextState::pass_for(Id pass, Incarnation from, ArrivedGradient& gradient) {
   MutexLock lock(mutex_);
-  if (released_ || !sends_.contains(gradient.hop) || ended_passes_.contains(pass)) return nullptr;
+  auto sent = sends_.find(gradient.hop);
+  if (released_ || sent == sends_.end() || sent->second.receiver->incarnation != from || ended_passes_.contains(pass))
+    return nullptr;
   if (auto found = passes_.find(pass); found != passes_.end()) return found->second;
   early_[pass].push_back(std::move(gradient));
   return nullptr;
@@ -179,6 +182,13 @@ void ContextState::add_member(const RecordPointer& member) {
 void ContextState::remove_member(Incarnation member) {
   MutexLock lock(mutex_);
   members_.erase(member);
+}
+
+std::vector<RecordPointer> ContextState::members() {
+  std::vector<RecordPointer> all;
+  MutexLock lock(mutex_);
+  for (const auto& [incarnation, member] : members_) all.push_back(member);
+  return all;
 }
 
 std::unique_ptr<ContextState::Remains> ContextState::release_if_over() {

@@ -69,25 +69,28 @@ class ContextState {
   void note_received() { has_received_ = true; }
 
   // Gradients of leaves that live here.
-  at::Tensor gradient(const at::Tensor& leaf) GRADWIRE_EXCLUDES(sums_);
-  std::vector<std::pair<at::Tensor, at::Tensor>> gradients() GRADWIRE_EXCLUDES(sums_);
+  at::Tensor gradient(const at::Tensor& leaf) GRADWIRE_EXCLUDES(sums_, mutex_);
+  std::vector<std::pair<at::Tensor, at::Tensor>> gradients() GRADWIRE_EXCLUDES(sums_, mutex_);
   // As torch accumulates, and with the hooks that torch calls there.
   void accumulate(torch::autograd::Node* accumulator, at::Tensor gradient, bool create_graph) GRADWIRE_EXCLUDES(sums_);
   // A pass failed: its gradients are partial, and reading them throws its error.
-  void poison(std::exception_ptr cause) GRADWIRE_EXCLUDES(sums_);
-  void throw_if_poisoned() GRADWIRE_EXCLUDES(sums_);
+  void poison(std::exception_ptr cause) GRADWIRE_EXCLUDES(mutex_);
+  void throw_if_poisoned() GRADWIRE_EXCLUDES(mutex_);
 
   // Passes. A gradient that comes before its pass is kept; one that comes after it is dropped.
   // Takes what was kept for it. False if the context was released or is ending.
   bool add_pass(const std::shared_ptr<Pass>& pass) GRADWIRE_EXCLUDES(mutex_);
   void end_pass(Id pass) GRADWIRE_EXCLUDES(mutex_);
-  // Nothing if it has not. Else to whom it gave gradients, if it was a fast one.
-  std::optional<std::vector<Ancestor>> ended(Id pass) GRADWIRE_EXCLUDES(mutex_);
+  struct EndedPass {
+    bool fast = false;
+    std::vector<Ancestor> given;  // of a fast one
+  };
+  std::optional<EndedPass> ended(Id pass) GRADWIRE_EXCLUDES(mutex_);
   // It was told that the pass has failed after all.
   void end_pass_heard(Id pass) GRADWIRE_EXCLUDES(mutex_);
   std::shared_ptr<Pass> find_pass(Id pass) GRADWIRE_EXCLUDES(mutex_);
   // The pass it is for, or null: it was kept or dropped.
-  std::shared_ptr<Pass> pass_for(Id pass, ArrivedGradient& gradient) GRADWIRE_EXCLUDES(mutex_);
+  std::shared_ptr<Pass> pass_for(Id pass, Incarnation from, ArrivedGradient& gradient) GRADWIRE_EXCLUDES(mutex_);
   std::vector<std::shared_ptr<Pass>> passes() GRADWIRE_EXCLUDES(mutex_);
   // Nothing comes of the passes that it was the root of.
   void root_gone(Incarnation root) GRADWIRE_EXCLUDES(mutex_);
@@ -100,6 +103,7 @@ class ContextState {
   // Of the creator: those that were called under it, and those that told.
   void add_member(const RecordPointer& member) GRADWIRE_EXCLUDES(mutex_);
   void remove_member(Incarnation member) GRADWIRE_EXCLUDES(mutex_);
+  std::vector<RecordPointer> members() GRADWIRE_EXCLUDES(mutex_);
 
   // What is left of it when it is released; to be destroyed where users' code may run.
   struct Remains {
@@ -142,17 +146,17 @@ class ContextState {
   // Held while gradients are added up, which may take long.
   Mutex sums_;
   bool closed_ GRADWIRE_GUARDED_BY(sums_) = false;
-  std::exception_ptr poison_ GRADWIRE_GUARDED_BY(sums_);
   std::unordered_map<c10::TensorImpl*, std::pair<at::Tensor, at::Tensor>> gradients_ GRADWIRE_GUARDED_BY(sums_);
 
   Mutex mutex_;
   size_t holds_ GRADWIRE_GUARDED_BY(mutex_) = 0;
   bool ending_ GRADWIRE_GUARDED_BY(mutex_) = false;
   bool released_ GRADWIRE_GUARDED_BY(mutex_) = false;
+  std::exception_ptr poison_ GRADWIRE_GUARDED_BY(mutex_);
   std::map<Incarnation, RecordPointer> members_ GRADWIRE_GUARDED_BY(mutex_);
   std::unordered_map<uint64_t, Sent> sends_ GRADWIRE_GUARDED_BY(mutex_);
   std::unordered_map<Id, std::shared_ptr<Pass>> passes_ GRADWIRE_GUARDED_BY(mutex_);
-  std::unordered_map<Id, std::vector<Ancestor>> ended_passes_ GRADWIRE_GUARDED_BY(mutex_);
+  std::unordered_map<Id, EndedPass> ended_passes_ GRADWIRE_GUARDED_BY(mutex_);
   std::unordered_map<Id, std::vector<ArrivedGradient>> early_ GRADWIRE_GUARDED_BY(mutex_);
 };
 

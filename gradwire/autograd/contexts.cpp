@@ -38,7 +38,8 @@ std::shared_ptr<Contexts> Contexts::make(Place place) {
   };
   handle(member_type,
          [](Contexts& self, const RecordPointer& from, std::string_view head) { self.member_arrived(from, head); });
-  handle(end_type, [](Contexts& self, const RecordPointer&, std::string_view head) { self.end_arrived(head); });
+  handle(end_type,
+         [](Contexts& self, const RecordPointer& from, std::string_view head) { self.end_arrived(from, head); });
   handle(over_type,
          [](Contexts& self, const RecordPointer& from, std::string_view head) { self.over_arrived(from, head); });
   contexts->passes_->listen();
@@ -344,12 +345,15 @@ void Contexts::tell_member(const std::shared_ptr<ContextState>& context) {
 }
 
 void Contexts::end(const std::shared_ptr<ContextState>& context) {
-  if (context->end()) release_soon(context);
+  const bool over = context->end();
+  passes_->context_ended(*context);
+  if (over) release_soon(context);
 }
 
 void Contexts::member_arrived(const RecordPointer& from, std::string_view head) {
   wire::ByteReader reader(head);
   const Id id = decode_id(reader);
+  reader.expect_end("a member of a context");
   {
     MutexLock lock(mutex_);
     if (auto found = contexts_.find(id); found != contexts_.end()) return found->second->add_member(from);
@@ -359,9 +363,11 @@ void Contexts::member_arrived(const RecordPointer& from, std::string_view head) 
   place_.exchange->tell(*from, {.type = end_type, .head = answer.take(), .payload = {}});
 }
 
-void Contexts::end_arrived(std::string_view head) {
+void Contexts::end_arrived(const RecordPointer& from, std::string_view head) {
   wire::ByteReader reader(head);
   const Id id = decode_id(reader);
+  reader.expect_end("the end of a context");
+  if (id.maker != from->incarnation) return;  // only its creator ends it
   std::shared_ptr<ContextState> context;
   {
     MutexLock lock(mutex_);

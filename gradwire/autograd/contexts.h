@@ -83,7 +83,7 @@ class Contexts : public Passenger, public std::enable_shared_from_this<Contexts>
   void write_ends() GRADWIRE_EXCLUDES(mutex_);
   void release_soon(const std::shared_ptr<ContextState>& context);
   void member_arrived(const RecordPointer& from, std::string_view head);
-  void end_arrived(std::string_view head);
+  void end_arrived(const RecordPointer& from, std::string_view head);
   void over_arrived(const RecordPointer& from, std::string_view head);
 
   const Place place_;

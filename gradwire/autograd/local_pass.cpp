@@ -5,6 +5,8 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include "gradwire/base/error.h"
 
@@ -21,6 +23,12 @@ using torch::autograd::variable_list;
 namespace {
 
 constexpr net::Duration between_looks = std::chrono::microseconds(100);
+
+bool has_hooks(Node* accumulator) {
+  return !accumulator->pre_hooks().empty() || !accumulator->post_hooks().empty() ||
+         torch::autograd::impl::post_acc_grad_hooks(
+             static_cast<torch::autograd::AccumulateGrad*>(accumulator)->variable) != nullptr;
+}
 
 // The engine wants an input for its root.
 const at::Tensor& anything() {
@@ -143,6 +151,8 @@ void LocalPass::run(const edge_list& roots, const Tensors& gradients, Walk walk)
         "compiled autograd is on, and takes the place of the engine that passes over several workers need: switch it "
         "off "
         "(torch._dynamo.compiled_autograd) around Context::backward");
+  // Users' hooks may take long, or wait for what others compute.
+  if (std::ranges::any_of(walk.leaves(), has_hooks)) host_.flush();
   for (size_t i = 0; i < walk.leaves().size(); ++i)
     if (captured[i].defined())
       pass_.context().accumulate(walk.leaves()[i], std::move(captured[i]), pass_.options().create_graph);
@@ -214,6 +224,9 @@ void LocalPass::hand_over(ArrivedGradient gradient) {
   const ContextState::Sent& sent = pass_.planned().at(gradient.hop);
   const std::string& from = sent.receiver->name;
   if (gradient.message) {
+    if (!gradient.message->message.arrival)
+      throw OverloadedError(fmt::format("a gradient from {} was refused: {}", from, gradient.message->message.refusal),
+                            from);
     wire::Payload payload = gradient.message->message.arrival->take();
     gradient.message->luggage.unload(payload);
     gradient.tensors = std::move(payload.tensors);

@@ -27,6 +27,8 @@ class LocalPass {
     std::function<void(net::Duration)> wait;
     // B3: the gradient of a hop that was received here. Whether this worker has more to compute.
     std::function<void(const ReceivedHop&, Tensors, bool busy)> send_back;
+    // Writes what was sent back.
+    std::function<void()> flush;
   };
   LocalPass(Pass& pass, Host host);
   ~LocalPass();

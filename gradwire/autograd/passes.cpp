@@ -62,24 +62,16 @@ void Passes::gradient_arrived(const RecordPointer& from, Received received) {
     const std::shared_ptr<Contexts> contexts = weak.lock();
     const std::shared_ptr<Frame> frame = contexts ? contexts->find(context) : nullptr;
     if (!frame) return;  // AX
-    if (!whole->message.arrival) {
-      if (const PassPointer found = frame->context->find_pass(pass))
-        contexts->passes().participant_failed(
-            found,
-            std::make_exception_ptr(OverloadedError(
-                fmt::format("a gradient from {} was refused: {}", from->name, whole->message.refusal), from->name)));
-      return;
-    }
     if (options.fast && !contexts->passes().begin_fast(frame, pass, options, root)) return;
-    contexts->passes().deliver(frame->context, pass, {.hop = hop, .tensors = {}, .message = whole});
+    contexts->passes().deliver(frame->context, pass, from->incarnation, {.hop = hop, .tensors = {}, .message = whole});
   };
   const std::shared_ptr<net::Arrival> arrival = whole->message.arrival;
   if (!arrival || arrival->settled()) return settled();
   arrival->when_settled(settled);
 }
 
-void Passes::deliver(const std::shared_ptr<ContextState>& context, Id id, ArrivedGradient gradient) {
-  const PassPointer pass = context->pass_for(id, gradient);
+void Passes::deliver(const std::shared_ptr<ContextState>& context, Id id, Incarnation from, ArrivedGradient gradient) {
+  const PassPointer pass = context->pass_for(id, from, gradient);
   if (!pass) return;
   pass->deliver(std::move(gradient));
   if (pass->is_root()) return;
@@ -99,6 +91,7 @@ void Passes::fail_arrived(const RecordPointer& from, wire::ByteReader& head) {
   const Id context = decode_id(head);
   const Id id = decode_id(head);
   const std::exception_ptr cause = decode_cause(head.take_string(), from->name);
+  head.expect_end("the failure of a pass");
   const std::shared_ptr<Frame> frame = find(context);
   if (!frame) return;
   const PassPointer pass = frame->context->find_pass(id);
@@ -107,8 +100,8 @@ void Passes::fail_arrived(const RecordPointer& from, wire::ByteReader& head) {
     return;
   }
   // Only the root says so; of a fast pass, also whoever gave this worker a gradient and heard it from the root.
-  const std::optional<std::vector<Ancestor>> ended = frame->context->ended(id);
-  const bool fast = pass ? pass->options().fast : ended && !ended->empty();
+  const std::optional<ContextState::EndedPass> ended = frame->context->ended(id);
+  const bool fast = pass ? pass->options().fast : !ended || ended->fast;
   if (id.maker != from->incarnation && !fast) return;
   frame->context->poison(cause);
   if (pass) {
@@ -117,8 +110,17 @@ void Passes::fail_arrived(const RecordPointer& from, wire::ByteReader& head) {
     if (fast) pass_failure_on(pass->given(), context, id, cause);
   } else if (ended) {
     frame->context->end_pass_heard(id);
-    pass_failure_on(*ended, context, id, cause);
+    pass_failure_on(ended->given, context, id, cause);
+  } else {
+    frame->context->end_pass(id);  // a gradient that is still on its way must not begin it
   }
+}
+
+void Passes::context_ended(ContextState& context) {
+  // The creator has ended it, or is dead: its passes are over, whatever this worker heard of them.
+  for (const PassPointer& pass : context.passes())
+    if (pass->root()->incarnation == context.creator()->incarnation)
+      if (pass->fail(std::make_exception_ptr(CancelledError("the context has ended")))) context.end_pass(pass->id());
 }
 
 // The root of a fast pass does not know all that take part: failures go the way the gradients went.
@@ -144,6 +146,7 @@ void Passes::run_engine(Pass& pass, const torch::autograd::edge_list& roots, con
   host.send_back = [&](const ReceivedHop& hop, std::vector<at::Tensor> tensors, bool busy) {
     send_back(pass, hop, std::move(tensors), busy);
   };
+  host.flush = [&] { flush(pass); };
   LocalPass local(pass, std::move(host));
   local.run(roots, gradients, std::move(walk));
 }

@@ -37,6 +37,7 @@ class Passes {
   void backward(const std::shared_ptr<Frame>& frame, const Request& request);
 
   void peer_gone(const net::Record& peer);
+  void context_ended(ContextState& context);
   void closed(const std::unordered_map<Id, std::shared_ptr<ContextState>>& contexts);
 
  private:
@@ -54,6 +55,8 @@ class Passes {
 
   // At a participant.
   void ask_arrived(const RecordPointer& from, wire::ByteReader& head);
+  // Walks, if there was too much to walk when it was sent.
+  static std::vector<ReceivedHopPointer> reached_from(ContextState& context, const ContextState::Sent& sent);
   void answer(const RecordPointer& from, ContextState& context, Id pass, const std::vector<uint64_t>& hops);
   void begin_arrived(const RecordPointer& from, wire::ByteReader& head);
   PassPointer begin_fast(const std::shared_ptr<Frame>& frame, Id pass, PassOptions options, const RecordPointer& root);
@@ -64,7 +67,7 @@ class Passes {
 
   // Both.
   void gradient_arrived(const RecordPointer& from, Received received);
-  void deliver(const std::shared_ptr<ContextState>& context, Id pass, ArrivedGradient gradient);
+  void deliver(const std::shared_ptr<ContextState>& context, Id pass, Incarnation from, ArrivedGradient gradient);
   void fail_arrived(const RecordPointer& from, wire::ByteReader& head);
   void pass_failure_on(const std::vector<Ancestor>& given, Id context, Id pass, const std::exception_ptr& cause);
   void run_engine(Pass& pass, const torch::autograd::edge_list& roots, const std::vector<at::Tensor>& gradients,

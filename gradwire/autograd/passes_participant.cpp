@@ -20,6 +20,7 @@ void Passes::ask_arrived(const RecordPointer& from, wire::ByteReader& head) {
   const Id context = decode_id(head);
   const Id pass = decode_id(head);
   const std::vector<uint64_t> hops = decode_hops(head);
+  head.expect_end("a question about hops");
   const std::shared_ptr<Frame> frame = find(context);
   if (!frame)
     return refuse(from, context, pass,
@@ -32,19 +33,22 @@ void Passes::ask_arrived(const RecordPointer& from, wire::ByteReader& head) {
   });
 }
 
+std::vector<ReceivedHopPointer> Passes::reached_from(ContextState& context, const ContextState::Sent& sent) {
+  if (!sent.open) return sent.reached;
+  Walk walk(context);
+  walk.from(sent.node.get());
+  std::vector<ReceivedHopPointer> reached;
+  for (const RecvNode* received : walk.received()) reached.push_back(received->hop());
+  return reached;
+}
+
 void Passes::answer(const RecordPointer& from, ContextState& context, Id pass, const std::vector<uint64_t>& hops) {
   std::vector<ReceivedHopPointer> reached;
   try {
     for (const uint64_t hop : hops) {
       const std::optional<ContextState::Sent> sent = context.find_send(hop);
       if (!sent) throw NotFoundError(fmt::format("{} does not have hop {}", contexts_.self()->name, hop));
-      if (!sent->open) {
-        reached.insert(reached.end(), sent->reached.begin(), sent->reached.end());
-      } else {
-        Walk walk(context);
-        walk.from(sent->node.get());
-        for (const RecvNode* received : walk.received()) reached.push_back(received->hop());
-      }
+      for (ReceivedHopPointer& each : reached_from(context, *sent)) reached.push_back(std::move(each));
     }
   } catch (...) {
     return refuse(from, context.id(), pass, std::current_exception());
@@ -62,6 +66,7 @@ void Passes::begin_arrived(const RecordPointer& from, wire::ByteReader& head) {
   options.create_graph = head.take<bool>();
   const std::vector<uint64_t> hops = decode_hops(head);
   head.expect_end("the beginning of a pass");
+  if (id.maker != from->incarnation) return;  // only its root begins it
   const std::shared_ptr<Frame> frame = find(context);
   std::map<uint64_t, ContextState::Sent> planned;
   if (frame) {
@@ -131,7 +136,9 @@ void Passes::finish_if_over(const PassPointer& pass) {
   rest.put(pass->options().fast);
   if (pass->options().fast) {
     std::vector<uint64_t> taken;
-    for (const auto& [hop, sent] : pass->planned()) taken.push_back(hop);
+    // Those from this worker itself were counted by no one.
+    for (const auto& [hop, sent] : pass->planned())
+      if (sent.receiver->incarnation != contexts_.self()->incarnation) taken.push_back(hop);
     encode(rest, taken);
     encode(rest, pass->given(), contexts_.self(), pass->root());
   }

@@ -10,7 +10,8 @@
 namespace gradwire::autograd {
 
 void Passes::backward(const std::shared_ptr<Frame>& frame, const Request& request) {
-  const net::Time deadline = request.timeout == std::chrono::milliseconds::max()
+  // What is longer than a century is no limit, and would not fit.
+  const net::Time deadline = request.timeout > std::chrono::hours(24 * 365 * 100)
                                  ? net::Time::max()
                                  : std::chrono::steady_clock::now() + request.timeout;
   ContextState& context = *frame->context;
@@ -64,27 +65,28 @@ void Passes::run_as_root(const PassPointer& pass, const Request& request, net::T
   if (!pass->finishes() || !pass->all_done()) pass->check_in_time();
 }
 
-// B1, B2.
+// B1, B2. What this worker does not know is asked for; what it sent itself it knows, or walks.
 Passes::Plan Passes::plan(Pass& pass, const std::vector<RecvNode*>& reached, net::Time deadline) {
-  std::vector<ReceivedHopPointer> hops;
-  for (const RecvNode* node : reached) hops.push_back(node->hop());
+  const Incarnation me = contexts_.self()->incarnation;
+  std::vector<ReceivedHopPointer> to_close;
+  for (const RecvNode* node : reached) to_close.push_back(node->hop());
   std::unordered_map<Id, Ancestor> known;
-  std::vector<Ancestor> found = pass.context().lineage(hops, Incarnation::none);
-  while (!found.empty()) {
-    // What others know and this worker does not is asked for, of each once.
+  std::vector<Ancestor> found;
+  while (!to_close.empty() || !found.empty()) {
+    for (Ancestor& ancestor : pass.context().lineage(std::exchange(to_close, {}), Incarnation::none))
+      found.push_back(std::move(ancestor));
     Plan questions;
-    for (Ancestor& ancestor : found) {
-      auto [place, is_new] = known.emplace(ancestor.hop, ancestor);
-      if (!ancestor.open || !is_new) continue;
-      if (ancestor.hop.maker == contexts_.self()->incarnation) {
-        // Asked about by another worker's answer; its own dependencies are known here.
-        continue;
+    for (Ancestor& ancestor : std::exchange(found, {})) {
+      if (!known.emplace(ancestor.hop, ancestor).second || !ancestor.open) continue;
+      if (ancestor.hop.maker == me) {
+        if (const std::optional<ContextState::Sent> sent = pass.context().find_send(ancestor.hop.counter))
+          for (ReceivedHopPointer& each : reached_from(pass.context(), *sent)) to_close.push_back(std::move(each));
+      } else {
+        auto& [sender, wanted] = questions[ancestor.hop.maker];
+        sender = ancestor.sender;
+        wanted.push_back(ancestor.hop.counter);
       }
-      auto& [sender, wanted] = questions[ancestor.hop.maker];
-      sender = ancestor.sender;
-      wanted.push_back(ancestor.hop.counter);
     }
-    found.clear();
     for (const auto& [incarnation, question] : questions) {
       pass.ask(incarnation);
       wire::ByteWriter rest;
@@ -92,20 +94,11 @@ Passes::Plan Passes::plan(Pass& pass, const std::vector<RecvNode*>& reached, net
       contexts_.place().exchange->send(
           *question.first, message(ask_type, pass.context().id(), pass.id(), std::move(rest)), net::Admission::always);
     }
-    if (questions.empty()) break;
+    if (questions.empty()) continue;
     wait(pass, [&] { return pass.answered() || pass.failed(); }, deadline);
     pass.check();
     if (!pass.answered()) pass.check_in_time();
-    // Own hops among the answers are closed here.
-    std::vector<ReceivedHopPointer> own;
-    for (Ancestor& ancestor : pass.take_answers()) {
-      if (ancestor.hop.maker == contexts_.self()->incarnation && !known.contains(ancestor.hop)) {
-        if (const std::optional<ContextState::Sent> sent = pass.context().find_send(ancestor.hop.counter))
-          own.insert(own.end(), sent->reached.begin(), sent->reached.end());
-      }
-      found.push_back(std::move(ancestor));
-    }
-    for (Ancestor& ancestor : pass.context().lineage(own, Incarnation::none)) found.push_back(std::move(ancestor));
+    found = pass.take_answers();
   }
   Plan plan;
   for (const auto& [hop, ancestor] : known) {

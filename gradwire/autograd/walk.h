@@ -13,7 +13,7 @@ namespace gradwire::autograd {
 // Finds the leaves and the recv nodes that can be reached. One thread.
 class Walk {
  public:
-  // Throws InvalidArgumentError for a recv node of another context, or if this one was released.
+  // Throws InvalidArgumentError for a recv node of another context.
   explicit Walk(const ContextState& context) : context_(context) {}
   // `beyond(node)` tells whether to go on beyond a node; null: always.
   void from(torch::autograd::Node* start, const std::function<bool(torch::autograd::Node*)>& beyond = nullptr);

@@ -22,6 +22,8 @@ using ::testing::HasSubstr;
 using Tensors = std::vector<at::Tensor>;
 
 constexpr Function<Tensors(at::Tensor)> several{"several"};
+constexpr Function<at::Tensor(at::Tensor)> goes_a_long_way{"goes_a_long_way"};
+at::Tensor long_way(at::Tensor x);
 constexpr Function<at::Tensor(at::Tensor)> breaks_backward{"breaks_backward"};
 constexpr Function<at::Tensor(at::Tensor)> changed_in_place{"changed_in_place"};
 constexpr Function<at::Tensor(at::Tensor)> slow_backward{"slow_backward"};
@@ -91,6 +93,9 @@ at::Tensor table() {
 Registry registry() {
   Registry registry = common_functions();
   registry.add(several, [](const at::Tensor& x) { return Tensors{x.mul(weight()), x.mul(5), x.detach(), x.sin()}; });
+  registry.add(goes_a_long_way, [](const at::Tensor& x) {
+    return long_way(Worker::current().peer("worker2").call(twice, x.mul(weight())).get().mul(0.5));
+  });
   registry.add(breaks_backward, [](const at::Tensor& x) { return Breaks::apply(x); });
   registry.add(slow_backward, [](const at::Tensor& x) { return Slow::apply(x); });
   registry.add(counted, [](const at::Tensor& x) { return Counted::apply(x); });
@@ -162,6 +167,23 @@ TEST_F(Backward, WithinOneWorkerSendsNothing) {
   context.backward(worker.self().call(twice, y).get().sum());
   EXPECT_EQ(messages_sent(1), before);
   EXPECT_TRUE(same(context.gradient(x), threes(6)));
+}
+
+// More nodes than are walked when a message is sent.
+at::Tensor long_way(at::Tensor x) {
+  for (int i = 0; i < 200'010; ++i) x = x.add(0);
+  return x;
+}
+
+TEST_F(Backward, B1_WhatIsTooLargeToWalkIsAskedForOrWalkedWhenItMatters) {
+  Context context(worker);
+  // Too large here, then there: the root walks its own, and asks worker1 about its.
+  const at::Tensor y = long_way(peer(2).call(times_weight, x).get());
+  const at::Tensor z = peer(1).call(goes_a_long_way, y).get();
+  context.backward(z.sum());
+  EXPECT_TRUE(same(context.gradient(x), threes(9)));
+  EXPECT_TRUE(same(weight_gradient_at(worker, "worker2"), threes(15)));
+  EXPECT_TRUE(same(weight_gradient_at(worker, "worker1"), threes(15)));
 }
 
 TEST_F(Backward, TakesManyRoundTrips) {
@@ -466,6 +488,13 @@ TEST_F(Backward, FastTakesEveryHopOfTheContext) {
     EXPECT_TRUE(same(weight_gradient_at(worker, "worker2").detach(), threes(90)));
   }
   EXPECT_TRUE(nothing_left(cluster, {0, 1, 2}));
+}
+
+TEST_F(Backward, FastTakesHopsWithinAParticipant) {
+  Context context(worker);
+  context.backward(peer(1).call(through, x, "worker1").get().sum(), {.mode = Mode::fast});
+  EXPECT_TRUE(same(context.gradient(x), threes(18)));
+  EXPECT_TRUE(same(weight_gradient_at(worker, "worker1"), threes(60)));
 }
 
 TEST_F(Backward, FastWithAHopThatTheRootsDoNotDependOnIsAnErrorNotAHang) {

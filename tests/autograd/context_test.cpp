@@ -1,6 +1,8 @@
 // Contexts: what travels under them stays differentiable; they are inherited, and they come to an end everywhere.
 #include "gradwire/autograd/context.h"
 
+#include <cstdlib>
+#include <fstream>
 #include <future>
 #include <thread>
 
@@ -10,6 +12,7 @@ namespace gradwire::autograd {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::AllOf;
 using testing::Cluster;
 using testing::eventually;
 using ::testing::HasSubstr;
@@ -277,6 +280,19 @@ TEST(Context, OneInAnotherIsCurrentUntilItEnds) {
   EXPECT_EQ(Context::current().id(), outer.id());
 }
 
+TEST(Context, EachEndsWithItsOwnObjectInWhateverOrder) {
+  Cluster cluster(2, registry());
+  auto context = std::make_unique<Context>(cluster[0]);
+  for (int step = 0; step < 5; ++step) {
+    context = std::make_unique<Context>(cluster[0]);  // the old one is destroyed after the new one was made
+    cluster[0].peer("worker1").call(times_weight, leaf(1)).get();
+    EXPECT_EQ(report(cluster[0]).size(), 1);
+  }
+  context.reset();
+  EXPECT_FALSE(Context::has_current());
+  EXPECT_TRUE(nothing_left(cluster, {0, 1}));
+}
+
 TEST(Context, IsBoundToFurtherThreadsByAGuard) {
   Cluster cluster(2, registry());
   const at::Tensor x = leaf(5);
@@ -390,6 +406,23 @@ TEST(Context, ACallThatFailedOrTimedOutHoldsNothing) {
   EXPECT_TRUE(eventually([&] { return report(cluster[0]).empty(); }));
   gate().promise.set_value();
   EXPECT_TRUE(nothing_left(cluster, {0, 1}));
+}
+
+TEST(Context, ShowsTheGraphOfTheStepOverAllWorkers) {
+  Cluster cluster(3, registry());
+  Context context(cluster[0]);
+  const at::Tensor loss = cluster[0].peer("worker1").call(through, leaf(1).mul(2), "worker2").get().sum();
+  const StepGraph graph = context.graph({loss});
+  ASSERT_EQ(graph.parts.size(), 3);
+  const std::string dot = graph.dot();
+  for (const char* text : {"label=\"worker0\"", "label=\"worker1\"", "label=\"worker2\"", "\"Sum\"", "\"Mul\"",
+                           "\"leaf [3]\"", "\"received\"", "\"sent\""})
+    EXPECT_THAT(dot, HasSubstr(text));
+  size_t hops = 0;
+  for (size_t at = 0; (at = dot.find("dashed", at)) != std::string::npos; ++at) ++hops;
+  EXPECT_EQ(hops, 4) << "there, on, back, and back";
+  EXPECT_THAT(graph.svg(), AllOf(HasSubstr("<svg"), HasSubstr("worker2"), HasSubstr("stroke-dasharray")));
+  if (const char* file = std::getenv("GRADWIRE_GRAPH_FILE")) std::ofstream(file) << graph.svg();
 }
 
 }  // namespace

@@ -106,6 +106,14 @@ TEST(GradientProcesses, KilledAtRandomMomentsFailWhatTheyTookPartInAndNothingEls
     ASSERT_TRUE(eventually([&] { return left() == 0; })) << "round " << round;
     others[victim] = start(static_cast<int>(victim) + 1);
     others[victim]->expect("joined");
+    // Until the old life's death and the new one are known here.
+    ASSERT_TRUE(eventually([&] {
+      try {
+        return worker->peer(static_cast<int>(victim) + 1).call(contexts_left).get() == 0;
+      } catch (const PeerGoneError&) {
+        return false;
+      }
+    }));
   }
   EXPECT_GT(failed, rounds / 10) << "the deaths came too late to matter";
   worker->leave();

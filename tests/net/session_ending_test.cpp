@@ -231,5 +231,45 @@ TEST(Session, L9_AGoodbyeThatIsNeverHeardEndsAfterItsLimit) {
   ASSERT_TRUE(world.run_until([&] { return left; }, 4s));
 }
 
+TEST(Session, AHandlerMaySendToAnyoneWhileTheEndpointCloses) {
+  NetWorld world;
+  Node a = world.node("a"), b = world.node("b"), c = world.node("c");
+  world.link(a, b);
+  world.link(a, c);
+  int refused = 0;
+  a.recorder->when_gone = [&](net::Session&) {
+    for (const Node& other : {b, c}) {
+      try {
+        world.send(a, other, "last words");
+      } catch (const PeerGoneError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("this worker has left"));
+        ++refused;
+      }
+    }
+  };
+  a.endpoint->close();
+  EXPECT_EQ(refused, 4);
+}
+
+TEST(Session, WhatIsToBeWrittenLaterGoesWithTheNextOrWhenItIsFlushed) {
+  NetWorld world;
+  Node a = world.node("a"), b = world.node("b");
+  world.link(a, b);
+  world.run_until([] { return false; }, 100ms);  // whatever is written takes it along: acknowledgements too
+  const auto later = [&](const std::string& head) {
+    world.session(a, b)->send({.type = plain, .head = head}, net::Admission::always, net::Writing::later);
+  };
+  later("1");
+  later("2");
+  world.run_until([] { return false; }, 100ms);
+  EXPECT_THAT(world.received(b, a), ElementsAre("x"));
+  world.send(a, b, "3");
+  EXPECT_TRUE(world.run_until([&] { return world.received(b, a).size() == 4; }, 1s));
+  EXPECT_THAT(world.received(b, a), ElementsAre("x", "1", "2", "3"));
+  later("4");
+  world.session(a, b)->flush();
+  EXPECT_TRUE(world.run_until([&] { return world.received(b, a).size() == 5; }, 1s));
+}
+
 }  // namespace
 }  // namespace gradwire::testing

@@ -40,12 +40,14 @@ class Recorder : public net::SessionHandler {
   void peer_gone(net::Session& session, GoneReason reason, const std::string& why) noexcept override {
     EXPECT_TRUE(gone.emplace(session.peer().incarnation, Gone{reason, why}).second)
         << "S2: the death of " << session.peer().name << " was announced twice";
+    if (when_gone) when_gone(session);
   }
   std::map<Incarnation, std::vector<std::string>> heads;
   std::map<Incarnation, std::vector<std::shared_ptr<net::Arrival>>> arrivals;
   std::map<Incarnation, Gone> gone;
   std::vector<std::string> refusals;
   std::function<void(net::Session&, net::Delivery&)> when_arrived;
+  std::function<void(net::Session&)> when_gone;
 };
 
 struct Node {

@@ -11,12 +11,6 @@
 #include "gradwire/rpc/worker_core.h"
 
 namespace gradwire::autograd {
-namespace {
-
-constexpr auto end_delay = std::chrono::milliseconds(1);
-
-}  // namespace
-
 Frame::Frame(std::shared_ptr<ContextState> held, bool without_grad) : context(std::move(held)), no_grad(without_grad) {}
 
 Frame::~Frame() {
@@ -130,29 +124,11 @@ void Contexts::tell_end(const net::Record& member, Id context) {
   wire::ByteWriter head;
   encode(head, context);
   try {
-    const std::shared_ptr<net::Session> session =
-        place_.exchange
-            ->send(member, {.type = end_type, .head = head.take(), .payload = {}}, net::Admission::always,
-                   net::Writing::later)
-            .session;
-    MutexLock lock(mutex_);
-    unwritten_.push_back(session);
-    if (unwritten_.size() > 1) return;
+    place_.exchange->send(member, {.type = end_type, .head = head.take(), .payload = {}}, net::Admission::always,
+                          net::Writing::later);
   } catch (const PeerGoneError&) {
-    return;  // it has nothing to release
+    // It has nothing to release.
   }
-  place_.runtime->after(end_delay, [weak = weak_from_this()] {
-    if (const std::shared_ptr<Contexts> self = weak.lock()) self->write_ends();
-  });
-}
-
-void Contexts::write_ends() {
-  std::vector<std::shared_ptr<net::Session>> unwritten;
-  {
-    MutexLock lock(mutex_);
-    unwritten.swap(unwritten_);
-  }
-  for (const std::shared_ptr<net::Session>& session : unwritten) session->flush();
 }
 
 // AQ: a send node is made when the message is prepared, and counts from when it is queued irrevocably.

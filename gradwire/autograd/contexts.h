@@ -79,8 +79,7 @@ class Contexts : public Passenger, public std::enable_shared_from_this<Contexts>
       GRADWIRE_EXCLUDES(mutex_);
   void tell_member(const std::shared_ptr<ContextState>& context);
   void end(const std::shared_ptr<ContextState>& context);
-  void tell_end(const net::Record& member, Id context) GRADWIRE_EXCLUDES(mutex_);
-  void write_ends() GRADWIRE_EXCLUDES(mutex_);
+  void tell_end(const net::Record& member, Id context);
   void release_soon(const std::shared_ptr<ContextState>& context);
   void member_arrived(const RecordPointer& from, std::string_view head);
   void end_arrived(const RecordPointer& from, std::string_view head);
@@ -95,8 +94,6 @@ class Contexts : public Passenger, public std::enable_shared_from_this<Contexts>
   // AO: calls that were answered, and go on; by callee and call.
   std::unordered_map<Id, std::shared_ptr<void>> not_over_ GRADWIRE_GUARDED_BY(mutex_);
   std::unordered_map<Incarnation, GoneReason> dead_ GRADWIRE_GUARDED_BY(mutex_);
-  // Where an `End` waits to be written.
-  std::vector<std::shared_ptr<net::Session>> unwritten_ GRADWIRE_GUARDED_BY(mutex_);
 };
 
 }  // namespace gradwire::autograd

@@ -25,8 +25,8 @@ enum class Admission {
 
 enum class Writing {
   soon,
-  // With whatever is written next, or when someone calls Session::flush: whoever sends more at once, and then flushes,
-  // pays for one system call and wakes the peer once.
+  // With whatever is written next, when someone calls Session::flush, or after some milliseconds: whoever sends more at
+  // once, and then flushes, pays for one system call and wakes the peer once.
   later,
 };
 

@@ -42,6 +42,7 @@ uint64_t Session::send(Message message, Admission admission, Writing writing) {
   uint64_t place_in_queue;
   bool write_now = false;
   bool post = false;
+  bool time_it = false;
   {
     MutexLock lock(state_);
     if (ended_) throw_gone();
@@ -55,9 +56,11 @@ uint64_t Session::send(Message message, Admission admission, Writing writing) {
     // worth one system call: the loop writes them, or whoever begins to wait for an answer.
     write_now = outbox_.idle() && !flush_posted_ && writing == Writing::soon;
     place_in_queue = outbox_.push(std::move(outgoing), admission);
+    if (writing == Writing::later && !acknowledgement_timed_) time_it = acknowledgement_timed_ = true;
     if (writing == Writing::soon && !write_now && !flush_posted_ && !writing_ && !blocked_ && sending_)
       post = flush_posted_ = true;
   }
+  if (time_it) place_.loop->after(acknowledgement_delay, weakly(&Session::acknowledge_now));
   if (write_now) flush();
   if (post) place_.loop->post(weakly(&Session::flush));
   return place_in_queue;

@@ -28,7 +28,7 @@ class Calls::Served : public Reply, public std::enable_shared_from_this<Served> 
   bool keeps() const override { return keeper_ != nullptr; }
   void keep(Kept kept) override {
     keeper_->keep(std::move(kept));
-    answer(false, {});
+    answer_kept();
   }
   void give(wire::Payload result) override {
     try {
@@ -45,7 +45,7 @@ class Calls::Served : public Reply, public std::enable_shared_from_this<Served> 
     if (keeper_ == nullptr) return answer(true, {.bytes = std::move(error)});
     // Whoever uses what was to be kept gets the error; the caller is told that there is something to be used.
     keeper_->fail(std::move(error));
-    answer(false, {});
+    answer_kept();
   }
   std::shared_ptr<net::Runtime> runtime() override { return calls_->runtime_; }
 
@@ -59,7 +59,10 @@ class Calls::Served : public Reply, public std::enable_shared_from_this<Served> 
   std::shared_ptr<Cancellation> cancellation() { return {shared_from_this(), &cancellation_}; }
 
  private:
-  void answer(bool failed, wire::Payload result) {
+  // Hardly anyone waits for this: it goes with what is written next, or with the acknowledgement of the request, and
+  // does not wake a caller that waits for the answer to its next call.
+  void answer_kept() { answer(false, {}, net::Writing::later); }
+  void answer(bool failed, wire::Payload result, net::Writing writing = net::Writing::soon) {
     if (answered_.exchange(true)) return;
     std::optional<SurroundingsGuard> guard;
     if (Surroundings::here().context != context_) guard.emplace(Surroundings{.context = context_});
@@ -68,7 +71,7 @@ class Calls::Served : public Reply, public std::enable_shared_from_this<Served> 
     head.put(failed);
     try {
       calls_->exchange_->send(*from_, {.type = reply_type, .head = head.take(), .payload = std::move(result)},
-                              net::Admission::always);
+                              net::Admission::always, writing);
     } catch (const PeerGoneError& gone) {
       VLOG(1) << "gradwire: " << calls_->name_ << " has no one to reply to: " << gone.what();
     } catch (...) {

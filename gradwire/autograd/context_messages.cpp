@@ -107,7 +107,7 @@ ContextSection decode_context_section(std::string_view bytes, const RecordPointe
   }
   if ((flags & has_more) != 0) section.more = from.take<uint64_t>();
   if ((flags & has_hop) != 0) {
-    ContextSection::Hop& hop = section.hop.emplace();
+    HopSection& hop = section.hop.emplace();
     hop.counter = from.take<uint64_t>();
     hop.open = (flags & is_open) != 0;
     hop.tensors.resize(from.take_count(sizeof(uint32_t)));

@@ -22,6 +22,14 @@ inline constexpr net::MessageType gradient_type{38};  // receiver of a hop -> it
 inline constexpr net::MessageType done_type{39};      // participant -> root
 inline constexpr net::MessageType fail_type{40};      // either way, with the cause
 
+// The message is a hop.
+struct HopSection {
+  uint64_t counter = 0;
+  std::vector<uint32_t> tensors;  // which of the message's
+  bool open = false;
+  std::vector<Ancestor> ancestors;
+};
+
 // In requests and replies, and in gradients that are to be differentiated again.
 struct ContextSection {
   Id context;
@@ -30,13 +38,7 @@ struct ContextSection {
   // Of a reply: work goes on under the context, and `Over` will follow.
   std::optional<uint64_t> more;
 
-  struct Hop {
-    uint64_t counter = 0;
-    std::vector<uint32_t> tensors;  // which of the message's
-    bool open = false;
-    std::vector<Ancestor> ancestors;
-  };
-  std::optional<Hop> hop;
+  std::optional<HopSection> hop;
 };
 
 void encode(wire::ByteWriter& to, const ContextSection& section, const RecordPointer& sender,

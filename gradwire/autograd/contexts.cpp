@@ -148,7 +148,7 @@ class Contexts::Boarding : public Ticket {
     ContextState& context = *frame_->context;
     send_ = make_node<SendNode>(tensors);
     ContextState::Dependencies dependencies = context.walk(*send_);
-    ContextSection::Hop& hop = section.hop.emplace();
+    HopSection& hop = section.hop.emplace();
     hop.tensors = std::move(which);
     hop.open = dependencies.open;
     if (!dependencies.reached.empty()) hop.ancestors = context.lineage(dependencies.reached, to_->incarnation);

@@ -32,7 +32,7 @@ ContextState::Dependencies ContextState::walk(const SendNode& send) {
   Walk walk(*this);
   // Exact, because edges never change once they are built: what an earlier send began with depends on the same hops as
   // then. A node that was merely walked over tells nothing of the sort.
-  const auto beyond = [&](torch::autograd::Node* node) {
+  const auto beyond = [&](torch::autograd::Node* node) GRADWIRE_REQUIRES(walks_) {
     if (walk.nodes() > most_nodes_walked) found.open = true;
     if (found.open) return false;
     auto known = walked_.find(node);
@@ -60,7 +60,7 @@ std::vector<Ancestor> ContextState::lineage(const std::vector<ReceivedHopPointer
   std::unordered_map<Id, size_t> listed;
   std::vector<ReceivedHopPointer> to_do = reached;
   MutexLock lock(mutex_);
-  const auto list = [&](Ancestor ancestor) {
+  const auto list = [&](Ancestor ancestor) GRADWIRE_REQUIRES(mutex_) {
     // What this worker sent is closed here; what the receiver sent, there.
     if (ancestor.hop.maker == self_) {
       auto sent = sends_.find(ancestor.hop.counter);

@@ -10,7 +10,9 @@ extern "C" const char* __tsan_default_options() {  // NOLINT(bugprone-reserved-i
 // which is not instrumented either, so that the one is not seen to happen before the other.
 extern "C" const char* __tsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier)
   return "race:std::__exception_ptr::__dest_thunk\n"
-         "race:std::__exception_ptr::exception_ptr::_M_release\n";
+         "race:std::__exception_ptr::exception_ptr::_M_release\n"
+         // A flag of a node of torch's graph, which every thread that builds upon the node sets to true.
+         "race:torch::autograd::Node::topological_nr\n";
 }
 
 #endif

@@ -14,3 +14,9 @@
 #define unless_mutant(mutant, ...) \
   if                               \
   ::MUTANT_##mutant->skip ::else->__VA_ARGS__ fi
+
+/* Sets of small numbers are bytes. */
+#define bit(number) (1 << (number))
+#define has(set, number) (((set) >> (number)) & 1)
+#define add(set, number) set = set | bit(number)
+#define remove(set, number) set = set & ~bit(number)

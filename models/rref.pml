@@ -31,12 +31,6 @@ hidden byte R1 = 1, R2 = 2, R3 = 3, Surprise = 4, Witness = 5, Model = 6;
 #endif
 #define ON_EACH_WORKER(step) step(OWNER) ON_EACH_USER(step)
 
-/* Sets of workers and of forks are bytes. */
-#define bit(number)         (1 << (number))
-#define has(set, number)    (((set) >> (number)) & 1)
-#define add(set, number)    set = set | bit(number)
-#define remove(set, number) set = set & ~bit(number)
-
 /* ---- State ---- */
 
 /* To the owner: Creation, Adopt{fork}, Release{forks}, Id and Fetch{forks held by the sender: for the claims only},

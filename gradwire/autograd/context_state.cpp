@@ -56,11 +56,12 @@ void ContextState::accumulate(torch::autograd::Node* accumulator, at::Tensor gra
     const torch::autograd::AutoGradMode mode(create_graph);
     MutexLock lock(sums_);
     if (closed_) return;
-    auto& [leaf, sum] = gradients_[variable.unsafeGetTensorImpl()];
-    leaf = variable;
+    std::pair<at::Tensor, at::Tensor>& entry = gradients_[variable.unsafeGetTensorImpl()];
+    entry.first = variable;
     // One reference is ours; the hooks' is another.
-    torch::autograd::AccumulateGrad::accumulateGrad(variable, sum, gradient, 1 + (has_post_hooks ? 1 : 0),
-                                                    [&sum = sum](at::Tensor&& updated) { sum = std::move(updated); });
+    torch::autograd::AccumulateGrad::accumulateGrad(
+        variable, entry.second, gradient, 1 + (has_post_hooks ? 1 : 0),
+        [&entry](at::Tensor&& updated) { entry.second = std::move(updated); });
   }
   for (const auto& hook : accumulator->post_hooks()) (*hook)({}, {for_hooks});
   if (auto& hook = torch::autograd::impl::post_acc_grad_hooks(variable)) (*hook)(variable);

@@ -8,7 +8,7 @@ target_compile_options(gradwire_compiler INTERFACE
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety -Wno-gnu-zero-variadic-macro-arguments -Wno-missing-designated-field-initializers>)
 
 if(GRADWIRE_SANITIZE)
-  add_compile_options(-fsanitize=${GRADWIRE_SANITIZE} -fno-omit-frame-pointer -g)
+  add_compile_options(-fsanitize=${GRADWIRE_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${GRADWIRE_SANITIZE})
   if(GRADWIRE_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # Asio has a fence for platforms without atomics; g++ warns that ThreadSanitizer would not see it.

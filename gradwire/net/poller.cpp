@@ -49,10 +49,11 @@ void Poller::dispatch() {
   std::array<epoll_event, 32> events;
   int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) {
+    const uint64_t token = events[i].data.u64;  // a copy: the kernel's struct is packed
     std::shared_ptr<Watcher> watcher;
     {
       MutexLock lock(mutex_);
-      if (auto found = watchers_.find(events[i].data.u64); found != watchers_.end()) watcher = found->second.lock();
+      if (auto found = watchers_.find(token); found != watchers_.end()) watcher = found->second.lock();
     }
     if (!watcher) continue;
     // An error or hang-up is told to both sides: reading or writing then finds out which it is.

@@ -203,17 +203,20 @@ class SocketTransport : public Transport, public std::enable_shared_from_this<So
       return;
     }
     const tcp::endpoint endpoint(ip, static_cast<uint16_t>(std::atoi(address.c_str() + colon + 1)));
-    socket->async_connect(endpoint,
-                          [socket, address, runtime = runtime_, done = std::move(done)](const asio::error_code& error) {
-                            const std::string why = error ? fmt::format("{}: {}", address, error.message()) : "";
-                            if (error == asio::error::connection_refused)
-                              done({.outcome = DialOutcome::unreachable, .why = why});
-                            else if (error)
-                              done({.why = why});
-                            else
-                              done({.outcome = DialOutcome::connected,
-                                    .link = make_socket_link(runtime, Descriptor(socket->release()), SocketKind::tcp)});
-                          });
+    // A dial under way is not to keep the runtime: it would run on, into the end of the process, for no one.
+    socket->async_connect(endpoint, [socket, address, weak = std::weak_ptr(runtime_),
+                                     done = std::move(done)](const asio::error_code& error) {
+      const std::shared_ptr<Runtime> runtime = weak.lock();
+      if (!runtime) return;
+      const std::string why = error ? fmt::format("{}: {}", address, error.message()) : "";
+      if (error == asio::error::connection_refused)
+        done({.outcome = DialOutcome::unreachable, .why = why});
+      else if (error)
+        done({.why = why});
+      else
+        done({.outcome = DialOutcome::connected,
+              .link = make_socket_link(runtime, Descriptor(socket->release()), SocketKind::tcp)});
+    });
   }
 
   const std::shared_ptr<Runtime> runtime_;

@@ -14,12 +14,18 @@ inline constexpr size_t max_fields = 16;
 
 namespace fields {
 
+// The conversions below are declared only: their types are asked for. clang would have them defined for local types.
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wundefined-internal"
+#endif
+
 // Stands for a field of T, of whatever type. Not for T itself, or any struct could be made of one "field", by copying.
 template <class T>
 struct Anything {
   template <class Field>
     requires(!std::same_as<Field, T>)
-  operator Field() const;  // NOLINT(clang-diagnostic-undefined-internal): only its type is asked for
+  operator Field() const;
 };
 
 // Stands for a base class of T only.
@@ -29,6 +35,10 @@ struct AnyBase {
     requires(std::is_base_of_v<Base, T> && !std::same_as<Base, T>)
   operator Base() const;
 };
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
 
 template <class T, size_t>
 using AnythingFor = Anything<T>;

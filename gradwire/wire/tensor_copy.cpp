@@ -1,6 +1,7 @@
 // Copies the elements of a view, row by row, in one go. Torch's own copy would do, at the price of its dispatcher (a
 // few microseconds, and whatever mode the calling thread has switched on) and of its thread pool.
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include <c10/util/SmallVector.h>
@@ -21,8 +22,10 @@ using Dimensions = c10::SmallVector<Dimension, 8>;
 // cache.
 constexpr int64_t tile = 16;
 
-struct Wide {  // a complex<double>
-  uint64_t halves[2];
+// Of no alignment: in a frame the destination is wherever the bytes before it end.
+template <size_t size>
+struct Element {
+  std::byte bytes[size];
 };
 
 // Dimensions of size 1 left out, neighbours that lie one after the other in the source made one.
@@ -43,35 +46,29 @@ Dimensions simplified(at::IntArrayRef sizes, at::IntArrayRef strides) {
   return dimensions;
 }
 
-// In a frame the destination is wherever the bytes before it end: not aligned.
-template <class Element>
-void copy_element(const Element* from, Element* to) {
-  std::memcpy(to, from, sizeof(Element));
-}
-
-template <class Element>
-void copy_rows(const Element* from, Element* to, const Dimension& column, const Dimension& row) {
+template <size_t size>
+void copy_rows(const Element<size>* from, Element<size>* to, const Dimension& column, const Dimension& row) {
   for (int64_t r = 0; r < row.size; ++r) {
     if (column.from == 1) {
-      std::memcpy(to + r * row.to, from + r * row.from, column.size * sizeof(Element));
+      std::memcpy(to + r * row.to, from + r * row.from, column.size * size);
       continue;
     }
     for (int64_t c = 0; c < column.size; ++c) {
-      copy_element(from + r * row.from + c * column.from, to + r * row.to + c);
+      to[r * row.to + c] = from[r * row.from + c * column.from];
     }
   }
 }
 
 // Tile by tile: lines of the source are read in the wrong direction, and stay in the cache until all of them is used.
-template <class Element>
-void copy_transposed(const Element* from, Element* to, const Dimension& column, const Dimension& row) {
+template <size_t size>
+void copy_transposed(const Element<size>* from, Element<size>* to, const Dimension& column, const Dimension& row) {
   for (int64_t first_column = 0; first_column < column.size; first_column += tile) {
     int64_t end_column = std::min(first_column + tile, column.size);
     for (int64_t first_row = 0; first_row < row.size; first_row += tile) {
       int64_t end_row = std::min(first_row + tile, row.size);
       for (int64_t r = first_row; r < end_row; ++r) {
         for (int64_t c = first_column; c < end_column; ++c) {
-          copy_element(from + r * row.from + c * column.from, to + r * row.to + c);
+          to[r * row.to + c] = from[r * row.from + c * column.from];
         }
       }
     }
@@ -80,7 +77,7 @@ void copy_transposed(const Element* from, Element* to, const Dimension& column, 
 
 // Plane by plane: the plane is that of the innermost dimension of the destination (column) and of the innermost of
 // the source (row), so that both are walked in small steps.
-template <class Element>
+template <size_t size>
 void copy_strided(const void* source, void* destination, Dimensions dimensions) {
   Dimension column = dimensions.front();
   dimensions.erase(dimensions.begin());
@@ -91,8 +88,8 @@ void copy_strided(const void* source, void* destination, Dimensions dimensions) 
     row = *closest;
     dimensions.erase(closest);
   }
-  const auto* from = static_cast<const Element*>(source);
-  auto* to = static_cast<Element*>(destination);
+  const auto* from = static_cast<const Element<size>*>(source);
+  auto* to = static_cast<Element<size>*>(destination);
   c10::SmallVector<int64_t, 8> index(dimensions.size(), 0);
   while (true) {
     if (row.size > 1 && column.from > 1 && row.from < column.from) {
@@ -131,15 +128,15 @@ void copy_part(const at::Tensor& part, void* destination) {
   Dimensions dimensions = simplified(part.sizes(), part.strides());
   switch (part.element_size()) {
     case 1:
-      return copy_strided<uint8_t>(source, destination, std::move(dimensions));
+      return copy_strided<1>(source, destination, std::move(dimensions));
     case 2:
-      return copy_strided<uint16_t>(source, destination, std::move(dimensions));
+      return copy_strided<2>(source, destination, std::move(dimensions));
     case 4:
-      return copy_strided<uint32_t>(source, destination, std::move(dimensions));
+      return copy_strided<4>(source, destination, std::move(dimensions));
     case 8:
-      return copy_strided<uint64_t>(source, destination, std::move(dimensions));
+      return copy_strided<8>(source, destination, std::move(dimensions));
     case 16:
-      return copy_strided<Wide>(source, destination, std::move(dimensions));
+      return copy_strided<16>(source, destination, std::move(dimensions));
     default:
       TORCH_INTERNAL_ASSERT(false, "no dtype has elements of ", part.element_size(), " bytes");
   }

@@ -1,4 +1,5 @@
 // Sessions over real sockets: threads and processes, Unix and TCP, segments and streams.
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -44,6 +45,34 @@ TEST(Sockets, CarrySessionsOverAUnixSocket) {
 TEST(Sockets, CarrySessionsOverTcpOnLoopback) {
   SocketEnd a("a", {}, tcp_only()), b("b", {}, tcp_only());
   exchange(a, b);
+}
+
+// A dial that no one answers: the queue of the one who listens is full.
+TEST(Sockets, ADialUnderWayDoesNotKeepTheRuntime) {
+  const net::Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(listener.get(), 0), 0);
+  ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  std::vector<net::Descriptor> queued;
+  for (int i = 0; i < 2; ++i) {
+    queued.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    ::connect(queued.back().get(), reinterpret_cast<sockaddr*>(&address), size);
+  }
+  std::weak_ptr<net::Runtime> runtime;
+  {
+    SocketEnd a("a", {}, tcp_only());
+    runtime = a.runtime;
+    a.session({.name = "silent",
+               .incarnation = make_incarnation(),
+               .tcp_address = fmt::format("127.0.0.1:{}", ntohs(address.sin_port))})
+        ->send({.type = plain}, net::Admission::always);
+    std::this_thread::sleep_for(20ms);  // the dial is under way, or was refused its place: neither may keep it
+  }
+  EXPECT_TRUE(wait_until([&] { return runtime.expired(); }));
 }
 
 TEST(Sockets, RefusePlainTcpBeyondLoopbackUnlessAskedForByName) {

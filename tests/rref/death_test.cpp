@@ -95,7 +95,7 @@ TEST_F(ReferenceDeath, OfTheOwnerFailsEveryOperationWithOwnerGoneError) {
     EXPECT_EQ(gone.worker(), "worker1");
     EXPECT_EQ(gone.reason(), GoneReason::died);
   }
-  EXPECT_THROW(cluster[0].peer(2).call(keep, 1, r), OwnerGoneError);
+  EXPECT_THROW((void)cluster[0].peer(2).call(keep, 1, r), OwnerGoneError);
   EXPECT_THROW(cluster[0].peer(1).remote(scale, at::ones({2}), 2.0).to_here(), OwnerGoneError);
   cluster.restart("worker1");
   EXPECT_THROW(r.to_here(), OwnerGoneError);  // another incarnation is another owner

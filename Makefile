@@ -7,7 +7,7 @@ build:
 	@scripts/build release
 
 demo: build
-	@scripts/demo
+	@scripts/demo $(if $(KILL),--kill)
 
 test: build
 	@scripts/test build

@@ -3,6 +3,9 @@
 
 #include "gradwire/autograd/context.h"
 #include "gradwire/base/error.h"
+#include "gradwire/nn/checkpoint.h"
+#include "gradwire/nn/remote_module.h"
+#include "gradwire/optim/distributed_optimizer.h"
 #include "gradwire/rpc/cancellation.h"
 #include "gradwire/rpc/task.h"
 #include "gradwire/rpc/worker.h"

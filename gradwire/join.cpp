@@ -1,6 +1,8 @@
 // Where the layers meet: a worker that joins has all of them.
 #include "gradwire/autograd/context.h"
 #include "gradwire/autograd/contexts.h"
+#include "gradwire/nn/module_reference.h"
+#include "gradwire/optim/local_optimizer.h"
 #include "gradwire/rpc/worker_core.h"
 #include "gradwire/rref/fetch.h"
 #include "gradwire/rref/references.h"
@@ -19,6 +21,9 @@ std::unique_ptr<Worker> Worker::join(const Registry& registry, WorkerOptions opt
   });
   autograd::add_backward(with_layers);
   autograd::add_graph(with_layers);
+  optim::add_optimizer(with_layers);
+  nn::add_modules(with_layers);
+  with_layers.hide_since(registry);
   return std::unique_ptr<Worker>(new Worker(WorkerCore::join(with_layers, std::move(options)), true));
 }
 

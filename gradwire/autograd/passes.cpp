@@ -148,7 +148,17 @@ void Passes::run_engine(Pass& pass, const torch::autograd::edge_list& roots, con
   };
   host.flush = [&] { flush(pass); };
   LocalPass local(pass, std::move(host));
-  local.run(roots, gradients, std::move(walk));
+  try {
+    local.run(roots, gradients, std::move(walk));
+  } catch (c10::Error& error) {
+    if (std::string_view(error.what_without_backtrace()).find("modified by an inplace operation") !=
+        std::string_view::npos)
+      error.add_context(
+          "Values that the forward pass had used were changed before the backward pass of this context: if by the "
+          "optimizer step of another trainer, let the trainers take turns, or give the optimizer {.hogwild = true} to "
+          "go on with the changed values.");
+    throw;
+  }
 }
 
 void Passes::send_back(Pass& pass, const ReceivedHop& hop, std::vector<at::Tensor> gradients, bool busy) {

@@ -8,6 +8,10 @@
 #include "gradwire/wire/codec.h"
 #include "gradwire/wire/type_name.h"
 
+namespace torch::nn {
+class Module;
+}
+
 namespace gradwire {
 
 // Constant; one for each type.
@@ -17,6 +21,8 @@ struct ValueType {
   std::string name;
   // Null: values of the type do not travel.
   wire::Payload (*encode)(const void* value);
+  // Null: the type is no torch::nn::Module.
+  std::shared_ptr<torch::nn::Module> (*as_module)(const std::shared_ptr<void>& value);
 };
 
 // What a type is called where only its name can be compared; it need not travel.
@@ -33,7 +39,8 @@ std::string value_type_name() {
 
 template <class T>
 const ValueType& value_type() {
-  static const ValueType type{typeid(T), value_type_name<T>(), [] {
+  static const ValueType type{typeid(T), value_type_name<T>(),
+                              [] {
                                 wire::Payload (*encode)(const void*) = nullptr;
                                 if constexpr (std::is_void_v<T>)
                                   encode = [](const void*) { return wire::Payload(); };
@@ -42,6 +49,14 @@ const ValueType& value_type() {
                                     return wire::encode(*static_cast<const T*>(value));
                                   };
                                 return encode;
+                              }(),
+                              [] {
+                                std::shared_ptr<torch::nn::Module> (*as_module)(const std::shared_ptr<void>&) = nullptr;
+                                if constexpr (std::is_convertible_v<T*, torch::nn::Module*>)
+                                  as_module = [](const std::shared_ptr<void>& value) {
+                                    return std::shared_ptr<torch::nn::Module>(std::static_pointer_cast<T>(value));
+                                  };
+                                return as_module;
                               }()};
   return type;
 }

@@ -7,11 +7,7 @@ namespace gradwire {
 namespace {
 
 std::vector<c10::IValue> values_of(wire::Payload&& arguments) {
-  try {
-    return wire::decode<std::vector<c10::IValue>>(std::move(arguments));
-  } catch (const wire::MalformedError& error) {
-    throw InvalidArgumentError(std::string("its arguments do not decode: ") + error.what());
-  }
+  return detail::decode_arguments([&] { return wire::decode<std::vector<c10::IValue>>(std::move(arguments)); });
 }
 
 // What is wrong up to here is refused; what it throws when it runs is its own.
@@ -25,10 +21,19 @@ void answer(Reply& reply, const std::function<c10::IValue()>& run) {
 
 }  // namespace
 
+void detail::refuse_arguments(const wire::MalformedError& error) {
+  throw InvalidArgumentError(std::string("its arguments do not decode: ") + error.what());
+}
+
 void Registry::add_entry(std::string name, Entry&& entry) {
   if (name.empty()) throw InvalidArgumentError("a function needs a name");
   if (!functions_.try_emplace(name, std::move(entry)).second)
     throw InvalidArgumentError(fmt::format("a function \"{}\" is registered already: names are for one each", name));
+}
+
+void Registry::hide_since(const Registry& before) {
+  for (auto& [name, entry] : functions_)
+    if (!before.functions_.contains(name)) entry.hidden = true;
 }
 
 void Registry::run(const Target& target, wire::Payload&& arguments, const std::shared_ptr<Reply>& reply) const {

@@ -70,8 +70,8 @@ class Registry {
   using Body = std::function<void(wire::Payload&&, const std::shared_ptr<Reply>&)>;
   struct Entry {
     std::string signature;
-    bool hidden = false;  // not listed where users are told what there is
     Body body;
+    bool hidden = false;  // not listed where users are told what there is
   };
 
   // The body returns the function's result, or a Future or a Task of it: these hold no thread while they wait.
@@ -97,6 +97,8 @@ class Registry {
   const std::vector<PassengerMaker>& passenger_makers() const { return passenger_makers_; }
   // a function with a body of its own; throws InvalidArgumentError for a name that is taken;
   void add_entry(std::string name, Entry&& entry);
+  // what has been added since then is not listed where users are told what there is;
+  void hide_since(const Registry& before);
   // the types that were added.
   Types& types() { return types_; }
   const Types& types() const { return types_; }
@@ -115,6 +117,18 @@ class Registry {
 };
 
 namespace detail {
+
+[[noreturn]] void refuse_arguments(const wire::MalformedError& error);
+
+// What does not decode is refused in words.
+template <class Decode>
+auto decode_arguments(const Decode& decode) {
+  try {
+    return decode();
+  } catch (const wire::MalformedError& error) {
+    refuse_arguments(error);
+  }
+}
 
 // With a value.
 template <class Result, class Value>
@@ -194,18 +208,14 @@ void Registry::add(const Function<Result(Arguments...)>& function, Callable call
        .body = [callable = std::make_shared<Callable>(std::move(callable))](wire::Payload&& payload,
                                                                             const std::shared_ptr<Reply>& reply) {
          using Values = std::tuple<std::decay_t<Arguments>...>;
-         std::optional<Values> values;
-         try {
-           values.emplace(wire::decode_all<std::decay_t<Arguments>...>(std::move(payload)));
-         } catch (const wire::MalformedError& error) {
-           return reply->refuse(InvalidArgumentError(std::string("its arguments do not decode: ") + error.what()));
-         }
+         Values values =
+             detail::decode_arguments([&] { return wire::decode_all<std::decay_t<Arguments>...>(std::move(payload)); });
          if constexpr (detail::is_task<Returned>) {
            // A coroutine may take its arguments by reference: they stay until it has ended.
-           auto held = std::make_shared<std::pair<Values, std::shared_ptr<Callable>>>(*std::move(values), callable);
+           auto held = std::make_shared<std::pair<Values, std::shared_ptr<Callable>>>(std::move(values), callable);
            detail::run_body<Result>([&] { return std::apply(*callable, std::move(held->first)); }, held, reply);
          } else {
-           detail::run_body<Result>([&]() -> Returned { return std::apply(*callable, *std::move(values)); }, nullptr,
+           detail::run_body<Result>([&]() -> Returned { return std::apply(*callable, std::move(values)); }, nullptr,
                                     reply);
          }
        }});

@@ -35,17 +35,15 @@ void with_referent(const std::shared_ptr<Reference>& reference, const std::share
 void add_fetch(Registry& registry) {
   registry.add_entry(
       fetch_name,
-      {.signature = "fetch", .hidden = true, .body = [](wire::Payload&& payload, const std::shared_ptr<Reply>& reply) {
+      {.signature = "fetch", .body = [](wire::Payload&& payload, const std::shared_ptr<Reply>& reply) {
          std::shared_ptr<Reference> reference;
          std::string expected;
-         try {
+         detail::decode_arguments([&] {
            wire::Decoder decoder(std::move(payload));
            reference = take_reference(decoder);
            expected = decoder.take<std::string>();
            decoder.expect_end();
-         } catch (const wire::MalformedError& error) {
-           throw InvalidArgumentError(std::string("its arguments do not decode: ") + error.what());
-         }
+         });
          with_referent(reference, reply, [reference, reply, expected](const Kept& kept) {
            if (kept.type->name != expected)
              throw InvalidArgumentError(fmt::format("{} refers to a {}, and was fetched as a {}", to_string(*reference),

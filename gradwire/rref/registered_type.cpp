@@ -30,8 +30,7 @@ const std::string& registered_method(const RegisteredType& type, const std::stri
 
 void construct(const std::string& type, const Constructors& constructors, wire::Payload&& arguments, Reply& reply) {
   if (!reply.keeps()) throw InvalidArgumentError("an object is made for a reference: use Peer::make");
-  std::function<Kept()> make;
-  try {
+  const std::function<Kept()> make = detail::decode_arguments([&] {
     wire::Decoder decoder(std::move(arguments));
     const auto given = decoder.take<std::vector<std::string>>();
     const Constructor* chosen = nullptr;
@@ -48,11 +47,10 @@ void construct(const std::string& type, const Constructors& constructors, wire::
                         : "there are: ",
           fmt::join(there, ", ")));
     }
-    make = chosen->prepare(decoder, given);
+    auto prepared = chosen->prepare(decoder, given);
     decoder.expect_end();
-  } catch (const wire::MalformedError& error) {
-    throw InvalidArgumentError(std::string("its arguments do not decode: ") + error.what());
-  }
+    return prepared;
+  });
   Kept kept;
   try {
     kept = make();

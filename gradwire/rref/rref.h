@@ -137,8 +137,7 @@ class RRef {
   explicit RRef(std::shared_ptr<Reference> reference, std::optional<std::chrono::nanoseconds> timeout = {})
       : reference_(std::move(reference)), timeout_(timeout) {}
   const std::shared_ptr<Reference>& reference() const { return reference_; }
-
- private:
+  // For functions of the layers above that take a reference: a call at its owner.
   template <class Result>
   Future<Result> begin(const Target& target, wire::Payload arguments) const {
     const Peer peer = owner();
@@ -149,6 +148,8 @@ class RRef {
       peer.start(target, std::move(arguments), state);
     return Future<Result>(std::move(state));
   }
+
+ private:
   template <class Method, class... Given>
   std::pair<Target, wire::Payload> request(Method method, Given&&... given) const {
     using Traits = detail::MethodTraits<Method>;

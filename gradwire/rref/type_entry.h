@@ -98,15 +98,13 @@ class TypeEntry {
          .body = [pointer, type = name_, serialised = registered().serialised](wire::Payload&& payload,
                                                                                const std::shared_ptr<Reply>& reply) {
            std::shared_ptr<Reference> reference;
-           std::shared_ptr<std::tuple<Values...>> values;
-           try {
+           const auto values = detail::decode_arguments([&] {
              wire::Decoder decoder(std::move(payload));
              reference = take_reference(decoder);
-             values = std::make_shared<std::tuple<Values...>>(std::tuple<Values...>{decoder.take<Values>()...});
+             auto taken = std::make_shared<std::tuple<Values...>>(std::tuple<Values...>{decoder.take<Values>()...});
              decoder.expect_end();
-           } catch (const wire::MalformedError& error) {
-             throw InvalidArgumentError(std::string("its arguments do not decode: ") + error.what());
-           }
+             return taken;
+           });
            with_referent(reference, reply, [pointer, type, serialised, reference, values, reply](const Kept& kept) {
              if (kept.type->type != typeid(Object))
                throw InvalidArgumentError(to_string(*reference) + " refers to a " + kept.type->name +

@@ -17,6 +17,7 @@
 #include "gradwire/rpc/worker_core.h"
 #include "gradwire/testing/cluster.h"
 
+#include "tests/support/thrown.h"
 #include "tests/support/wait.h"
 
 namespace gradwire::autograd {
@@ -73,17 +74,6 @@ inline ::testing::AssertionResult same(const at::Tensor& a, const at::Tensor& b)
 inline at::Tensor weight_gradient_at(Worker& worker, const std::string& name) {
   return worker.peer(name).call(weight_gradient).get();
 }
-// The text of what it throws.
-template <class ErrorType, class Act>
-std::string thrown(Act act) {
-  try {
-    act();
-  } catch (const ErrorType& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    return std::string("another error: ") + error.what();
-  }
-  return "(nothing)";
-}
+using testing::thrown;
 
 }  // namespace gradwire::autograd

@@ -1,5 +1,5 @@
 # The few commands of the project; each installs what is missing first (scripts/setup says what).
-.PHONY: demo test bench check format build
+.PHONY: demo test bench check docs format build
 ROWS ?= *
 
 build:
@@ -18,6 +18,9 @@ bench: build
 check:
 	@scripts/setup lint
 	@scripts/check
+
+docs:
+	@scripts/docs
 
 format:
 	@scripts/setup lint

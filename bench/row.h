@@ -22,6 +22,7 @@ std::vector<Row> call_rows();
 std::vector<Row> group_rows();
 std::vector<Row> reference_rows();
 std::vector<Row> gradient_rows();
+std::vector<Row> training_rows();
 
 inline double seconds_of(const std::function<void()>& body) {
   const auto start = std::chrono::steady_clock::now();

@@ -3,6 +3,7 @@
 
 #include "gradwire/autograd/context.h"
 #include "gradwire/base/error.h"
+#include "gradwire/metrics.h"
 #include "gradwire/nn/checkpoint.h"
 #include "gradwire/nn/remote_module.h"
 #include "gradwire/optim/distributed_optimizer.h"

@@ -16,6 +16,7 @@
 #include "gradwire/base/worker_name.h"
 
 #include "tools/run.h"
+#include "tools/trace.h"
 
 namespace gradwire::tools {
 namespace {
@@ -119,12 +120,24 @@ int main_of(int argc, char** argv) {
       ->type_name("COUNT");
   run_command.add_option("--grace", grace, "Seconds between SIGTERM and SIGKILL (5)")->type_name("SECONDS");
 
+  CLI::App& trace_command = *app.add_subcommand(
+      "trace", "Makes one file, for https://ui.perfetto.dev, of the traces that GRADWIRE_TRACE=FOLDER made");
+  std::string folder, output = "trace.json";
+  trace_command.add_option("FOLDER", folder, "Where the workers wrote their traces")->required();
+  trace_command.add_option("-o,--output", output, "The file to write (trace.json)")->type_name("FILE");
+
   try {
     app.parse(words_of(argc, argv));
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : wrong_use;  // --help and --version are such errors
   }
   try {
+    if (trace_command.parsed()) {
+      const MergedTraces merged = merge_traces(folder, output);
+      std::cout << output << ": " << merged.events << " events of " << merged.files
+                << " workers; open it at https://ui.perfetto.dev\n";
+      return 0;
+    }
     if (run_command.count("-n") > 0 && (count < 1 || count > most_workers))
       throw std::runtime_error("-n " + std::to_string(count) + ": from 1 to " + std::to_string(most_workers) +
                                " workers can be started");

@@ -133,6 +133,9 @@ void Passes::run_engine(Pass& pass, const torch::autograd::edge_list& roots, con
                         Walk walk, net::Time deadline) {
   Surroundings surroundings = Surroundings::here();
   surroundings.worker = contexts_.place().core.lock();
+  const std::shared_ptr<WorkerCore> core = surroundings.worker;
+  const std::string name = core && core->calls().trace() ? "of " + to_string(pass.id()) : "";
+  const Trace::Span span(core ? core->calls().trace() : nullptr, "gradients", name);
   surroundings.context = pass.frame();
   surroundings.in_task = false;
   const SurroundingsGuard guard(std::move(surroundings));

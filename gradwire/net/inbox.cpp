@@ -123,7 +123,9 @@ Delivery Inbox::open(uint64_t number, std::string_view payload) {
     for (const auto& part : description.parts) add_part(part.byte_count);
   uint64_t in_frame = 0;
   uint64_t streamed = 0;
+  bytes_ += payload.size();
   for (const Part& part : parts) {
+    if (part.placement != Placement::in_frame) bytes_ += part.size;
     uint64_t& sum = part.placement == Placement::in_frame ? in_frame : streamed;
     if (part.placement != Placement::segment && __builtin_add_overflow(sum, part.size, &sum))
       throw wire::MalformedError("message whose parts have more bytes than can be counted");

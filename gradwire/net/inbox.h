@@ -62,6 +62,9 @@ class Inbox {
   std::vector<BulkOffset> unfinished() const;
   std::vector<uint64_t> segments() const;
 
+  // Of all messages so far, with what is in segments and what is still to come.
+  uint64_t bytes() const { return bytes_; }
+
   // The peer is gone: nothing more will come.
   void lose(const std::string& why);
 
@@ -81,6 +84,7 @@ class Inbox {
   const std::shared_ptr<Blocks> blocks_;
   std::map<Key, Bulk> bulks_;
   size_t unfinished_bytes_ = 0;
+  uint64_t bytes_ = 0;
   std::map<uint64_t, std::shared_ptr<Segment>> segments_;
   size_t segment_bytes_ = 0;
 };

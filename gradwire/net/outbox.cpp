@@ -70,6 +70,7 @@ void Outbox::admit(std::shared_ptr<Outgoing> message) {
   message->passengers = nullptr;
   patch_number(message->frame.data(), message->number);
   held_bytes_ += message->held_bytes();
+  bytes_ += message->bytes();
   unacknowledged_.push_back(std::move(message));
 }
 

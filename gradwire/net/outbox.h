@@ -84,6 +84,8 @@ class Outbox {
   uint64_t last_number() const { return last_number_; }
   uint64_t acknowledged() const { return acknowledged_; }
   size_t held_bytes() const { return held_bytes_; }
+  // Of all messages so far.
+  uint64_t bytes() const { return bytes_; }
   void clear();
 
  private:
@@ -99,6 +101,7 @@ class Outbox {
   uint64_t joined_ = 0;
   uint64_t admitted_ = 0;
   size_t held_bytes_ = 0;
+  uint64_t bytes_ = 0;
   // In the order of numbers; the first `next_` of them have been given to the link.
   std::deque<std::shared_ptr<Outgoing>> unacknowledged_;
   size_t next_ = 0;

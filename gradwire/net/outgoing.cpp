@@ -30,6 +30,11 @@ size_t Outgoing::held_bytes() const {
                          [](size_t sum, const Bulk& bulk) { return sum + bulk.bytes.size(); });
 }
 
+size_t Outgoing::bytes() const {
+  return std::accumulate(loans.begin(), loans.end(), held_bytes(),
+                         [](size_t sum, const Loan& loan) { return sum + loan.size; });
+}
+
 void Outgoing::board(std::string_view bytes) {
   frame += bytes;
   const auto boarded_size = static_cast<uint32_t>(bytes.size());

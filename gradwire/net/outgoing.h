@@ -51,6 +51,8 @@ struct Outgoing {
 
   // What it keeps in memory until acknowledged; segments have a bound of their own.
   size_t held_bytes() const;
+  // What goes to the peer, in segments too.
+  size_t bytes() const;
   // Adds what rides along; before it is queued.
   void board(std::string_view bytes);
   // For a peer that cannot take descriptors: what was to go in segments streams from them instead.

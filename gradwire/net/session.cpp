@@ -294,6 +294,8 @@ Session::Statistics Session::statistics() {
   MutexLock lock(state_);
   return {.handled = handled_,
           .sent = outbox_.last_number(),
+          .bytes_received = inbox_.bytes(),
+          .bytes_sent = outbox_.bytes(),
           .held_bytes = outbox_.held_bytes(),
           .segment_bytes = pool_->bytes(),
           .segments_lent = pool_->lent_count(),

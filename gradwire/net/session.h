@@ -97,6 +97,8 @@ class Session : public std::enable_shared_from_this<Session> {
   struct Statistics {
     uint64_t handled = 0;
     uint64_t sent = 0;
+    uint64_t bytes_received = 0;
+    uint64_t bytes_sent = 0;
     size_t held_bytes = 0;
     size_t segment_bytes = 0;
     size_t segments_lent = 0;

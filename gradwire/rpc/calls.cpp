@@ -12,16 +12,13 @@
 
 namespace gradwire {
 
-std::shared_ptr<Calls> Calls::make(std::weak_ptr<WorkerCore> core, std::string name, Registry registry,
-                                   std::shared_ptr<net::Runtime> runtime, std::shared_ptr<Exchange> exchange,
-                                   int max_threads) {
-  std::shared_ptr<Calls> calls(new Calls(std::move(core), std::move(name), std::move(registry), std::move(runtime),
-                                         std::move(exchange), max_threads));
+std::shared_ptr<Calls> Calls::make(Place place, Registry registry) {
+  std::shared_ptr<Calls> calls(new Calls(std::move(place), std::move(registry)));
   const auto handle = [&](net::MessageType type, auto act) {
-    calls->exchange_->on_message(type,
-                                 [weak = std::weak_ptr(calls), act](const Exchange::From& from, Received&& received) {
-                                   if (std::shared_ptr<Calls> self = weak.lock()) act(*self, from, std::move(received));
-                                 });
+    calls->place_.exchange->on_message(
+        type, [weak = std::weak_ptr(calls), act](const Exchange::From& from, Received&& received) {
+          if (std::shared_ptr<Calls> self = weak.lock()) act(*self, from, std::move(received));
+        });
   };
   handle(request_type, [](Calls& self, const Exchange::From& from, Received received) {
     self.request_arrived(from, std::move(received));
@@ -32,21 +29,12 @@ std::shared_ptr<Calls> Calls::make(std::weak_ptr<WorkerCore> core, std::string n
   handle(cancel_type, [](Calls& self, const Exchange::From& from, const Received& received) {
     self.cancel_arrived(*from, received);
   });
-  calls->exchange_->on_gone(
+  calls->place_.exchange->on_gone(
       [weak = std::weak_ptr(calls)](const net::Record& peer, GoneReason reason, const std::string& why) {
         if (std::shared_ptr<Calls> self = weak.lock()) self->peer_gone(peer, reason, why);
       });
   return calls;
 }
-
-Calls::Calls(std::weak_ptr<WorkerCore> core, std::string name, Registry registry, std::shared_ptr<net::Runtime> runtime,
-             std::shared_ptr<Exchange> exchange, int max_threads)
-    : core_(std::move(core)),
-      name_(std::move(name)),
-      registry_(std::move(registry)),
-      runtime_(std::move(runtime)),
-      exchange_(std::move(exchange)),
-      max_threads_(max_threads) {}
 
 void Calls::start(std::shared_ptr<const net::Record> peer, const Target& target, wire::Payload arguments,
                   const std::shared_ptr<FutureState>& state, net::Duration timeout) {
@@ -55,16 +43,18 @@ void Calls::start(std::shared_ptr<const net::Record> peer, const Target& target,
   state->belongs_to(weak_from_this(), call);
   if (const auto& cancellation = Surroundings::here().cancellation) cancellation->add(state);
   const bool limited = timeout != net::Duration::max();
-  const net::Time now = limited ? runtime_->now() : net::Time{};
+  const net::Time now = place_.runtime->now();
   const Incarnation incarnation = peer->incarnation;
   {
     MutexLock lock(mutex_);
-    if (closed_) throw InvalidArgumentError(fmt::format("{} has left the group and cannot call: join again", name_));
+    if (closed_)
+      throw InvalidArgumentError(fmt::format("{} has left the group and cannot call: join again", place_.name));
     Pending& pending = pending_[call];
     pending.state = state;
     pending.peer = peer;
     pending.target = target.name;
     pending.timeout = timeout;
+    pending.began = now;
     pending.context = Surroundings::here().context;
     if (limited) {
       pending.deadline = deadlines_.add(now, timeout, call);
@@ -79,15 +69,16 @@ void Calls::start(std::shared_ptr<const net::Record> peer, const Target& target,
   head.put_string(target.detail);
   Exchange::Sent sent;
   try {
-    sent = exchange_->send(*peer, {.type = request_type, .head = head.take(), .payload = std::move(arguments)},
-                           net::Admission::waits_for_room);
+    const Trace::Span span(trace(), "encode", target.name, Trace::Flow::begins, {place_.incarnation, call});
+    sent = place_.exchange->send(*peer, {.type = request_type, .head = head.take(), .payload = std::move(arguments)},
+                                 net::Admission::waits_for_room);
   } catch (const PeerGoneError&) {
     {
       // It may have been counted after those that are gone were struck out: it would be missed for ever when leaving.
       MutexLock lock(mutex_);
       counts_.erase(incarnation);
     }
-    if (take(call)) state->fail(std::current_exception());
+    if (const std::optional<Pending> pending = take(call)) fail(*pending, std::current_exception());
     return;
   } catch (...) {
     {
@@ -110,15 +101,28 @@ void Calls::start(std::shared_ptr<const net::Record> peer, const Target& target,
 }
 
 std::optional<Calls::Pending> Calls::take(uint64_t call, Incarnation callee) {
-  MutexLock lock(mutex_);
-  auto found = pending_.find(call);
-  if (found == pending_.end()) return {};
-  if (callee != Incarnation::none && found->second.peer->incarnation != callee) return {};
-  std::optional<Pending> pending(std::move(found->second));
-  pending_.erase(found);
-  if (pending->deadline) deadlines_.remove(*pending->deadline);
-  look_whether_idle();
+  std::optional<Pending> pending;
+  {
+    MutexLock lock(mutex_);
+    auto found = pending_.find(call);
+    if (found == pending_.end()) return {};
+    if (callee != Incarnation::none && found->second.peer->incarnation != callee) return {};
+    pending = std::move(found->second);
+    pending_.erase(found);
+    if (pending->deadline) deadlines_.remove(*pending->deadline);
+    look_whether_idle();
+  }
+  const net::Time now = place_.runtime->now();
+  calls_.add(now - pending->began);
+  if (Trace* kept = trace())
+    kept->stretch("call", fmt::format("{} at {}", pending->target, pending->peer->name), pending->began, now,
+                  {place_.incarnation, call});
   return pending;
+}
+
+void Calls::fail(const Pending& pending, std::exception_ptr error) {
+  failed_.fetch_add(1, std::memory_order_relaxed);
+  pending.state->fail(std::move(error));
 }
 
 std::shared_ptr<void> Calls::context_of(uint64_t call, Incarnation callee) {
@@ -135,10 +139,10 @@ void Calls::reply_arrived(const net::Record& from, Received received) {
   if (!arrival) {
     // Too large for this worker: its caller is to know.
     if (std::optional<Pending> pending = take(call, from.incarnation))
-      pending->state->fail(
-          std::make_exception_ptr(OverloadedError(fmt::format("the result of \"{}\" from {} was refused: {}",
-                                                              pending->target, from.name, received.message.refusal),
-                                                  from.name)));
+      fail(*pending,
+           std::make_exception_ptr(OverloadedError(fmt::format("the result of \"{}\" from {} was refused: {}",
+                                                               pending->target, from.name, received.message.refusal),
+                                                   from.name)));
     return;
   }
   const auto settled = [weak = weak_from_this(), call, failed, arrival, callee = from.incarnation,
@@ -150,11 +154,13 @@ void Calls::reply_arrived(const net::Record& from, Received received) {
       pending->state->arrived(arrival, std::move(luggage));
       return;
     }
+    std::exception_ptr error;
     try {
-      pending->state->fail(decode_error(arrival->take().bytes, worker));
+      error = decode_error(arrival->take().bytes, worker);
     } catch (...) {
-      pending->state->fail(std::current_exception());
+      error = std::current_exception();
     }
+    self->fail(*pending, std::move(error));
   };
   if (arrival->settled()) return settled(std::move(received.luggage));
   arrival->when_settled(
@@ -164,24 +170,24 @@ void Calls::reply_arrived(const net::Record& from, Received received) {
 void Calls::cancel(uint64_t call) {
   std::optional<Pending> pending = take(call);
   if (!pending) return;
-  pending->state->fail(
-      std::make_exception_ptr(CancelledError(fmt::format("the call of \"{}\" at {} was cancelled by its caller, {}",
-                                                         pending->target, pending->peer->name, name_),
-                                             pending->peer->name)));
+  fail(*pending,
+       std::make_exception_ptr(CancelledError(fmt::format("the call of \"{}\" at {} was cancelled by its caller, {}",
+                                                          pending->target, pending->peer->name, place_.name),
+                                              pending->peer->name)));
   tell_cancel(*pending->peer, call);
 }
 
 void Calls::tell_cancel(const net::Record& peer, uint64_t call) {
   wire::ByteWriter head;
   head.put(call);
-  exchange_->tell(peer, {.type = cancel_type, .head = head.take(), .payload = {}});
+  place_.exchange->tell(peer, {.type = cancel_type, .head = head.take(), .payload = {}});
 }
 
 // One timer for all calls: for the earliest deadline when it was armed. Calls that are over by then cost nothing.
 void Calls::arm(net::Time at) {
   if (at >= armed_for_) return;
   armed_for_ = at;
-  runtime_->after(at - runtime_->now(), [weak = weak_from_this()] {
+  place_.runtime->after(at - place_.runtime->now(), [weak = weak_from_this()] {
     if (std::shared_ptr<Calls> self = weak.lock()) self->expire();
   });
 }
@@ -190,17 +196,19 @@ void Calls::expire() {
   std::vector<uint64_t> over;
   {
     MutexLock lock(mutex_);
-    over = deadlines_.over(runtime_->now());
+    over = deadlines_.over(place_.runtime->now());
   }
   for (uint64_t call : over) {
     std::optional<Pending> pending = take(call);
     if (!pending) continue;
-    pending->state->fail(std::make_exception_ptr(TimeoutError(
-        fmt::format("the call of \"{}\" at {} took longer than {} ms; give it more time with Peer::with_timeout or "
-                    "WorkerOptions::call_timeout",
-                    pending->target, pending->peer->name,
-                    std::chrono::duration_cast<std::chrono::milliseconds>(pending->timeout).count()),
-        pending->peer->name)));
+    fail(
+        *pending,
+        std::make_exception_ptr(TimeoutError(
+            fmt::format("the call of \"{}\" at {} took longer than {} ms; give it more time with Peer::with_timeout or "
+                        "WorkerOptions::call_timeout",
+                        pending->target, pending->peer->name,
+                        std::chrono::duration_cast<std::chrono::milliseconds>(pending->timeout).count()),
+            pending->peer->name)));
     tell_cancel(*pending->peer, call);
   }
   MutexLock lock(mutex_);
@@ -218,10 +226,10 @@ void Calls::peer_gone(const net::Record& peer, GoneReason reason, const std::str
   }
   for (const auto& [call, target] : calls)
     if (std::optional<Pending> pending = take(call))
-      pending->state->fail(
-          std::make_exception_ptr(PeerGoneError(fmt::format("{} is gone ({}) before it answered the call of \"{}\": {}",
-                                                            to_string(peer), name_of(reason), target, why),
-                                                peer.name, reason)));
+      fail(*pending, std::make_exception_ptr(
+                         PeerGoneError(fmt::format("{} is gone ({}) before it answered the call of \"{}\": {}",
+                                                   to_string(peer), name_of(reason), target, why),
+                                       peer.name, reason)));
   cancel_served_for(peer.incarnation);
 }
 
@@ -235,9 +243,13 @@ void Calls::fail_all(const std::string& why) {
   }
   for (uint64_t call : calls)
     if (std::optional<Pending> pending = take(call))
-      pending->state->fail(std::make_exception_ptr(CancelledError(
-          fmt::format("the call of \"{}\" at {} was given up: {}", pending->target, pending->peer->name, why),
-          pending->peer->name)));
+      fail(*pending, std::make_exception_ptr(CancelledError(fmt::format("the call of \"{}\" at {} was given up: {}",
+                                                                        pending->target, pending->peer->name, why),
+                                                            pending->peer->name)));
+}
+
+Calls::Totals Calls::totals() const {
+  return {failed_.load(std::memory_order_relaxed), calls_.read(), queued_.read(), functions_.read()};
 }
 
 Calls::Activity Calls::activity() {
@@ -264,7 +276,7 @@ void Calls::when_idle(std::function<void()> told) {
 }
 
 void Calls::look_whether_idle() {
-  if (when_idle_ && pending_.empty() && served_.empty()) runtime_->post(std::exchange(when_idle_, nullptr));
+  if (when_idle_ && pending_.empty() && served_.empty()) place_.runtime->post(std::exchange(when_idle_, nullptr));
 }
 
 }  // namespace gradwire

@@ -15,7 +15,9 @@
 #include "gradwire/rpc/deadlines.h"
 #include "gradwire/rpc/exchange.h"
 #include "gradwire/rpc/future_state.h"
+#include "gradwire/rpc/latency.h"
 #include "gradwire/rpc/registry.h"
+#include "gradwire/rpc/trace.h"
 
 namespace gradwire {
 
@@ -23,9 +25,16 @@ namespace gradwire {
 class Calls : public std::enable_shared_from_this<Calls> {
  public:
   // With its handlers in the exchange. Functions run with `core` current.
-  static std::shared_ptr<Calls> make(std::weak_ptr<WorkerCore> core, std::string name, Registry registry,
-                                     std::shared_ptr<net::Runtime> runtime, std::shared_ptr<Exchange> exchange,
-                                     int max_threads);
+  struct Place {
+    std::weak_ptr<WorkerCore> core;
+    std::string name;
+    Incarnation incarnation{};
+    std::shared_ptr<net::Runtime> runtime;
+    std::shared_ptr<Exchange> exchange;
+    std::shared_ptr<Trace> trace;  // null: none is kept
+    int max_threads = 0;
+  };
+  static std::shared_ptr<Calls> make(Place place, Registry registry);
 
   // Begins the call; all that goes wrong afterwards completes the state. Waits while there is no room for the request,
   // but not in a Task. Throws InvalidArgumentError if an argument cannot travel.
@@ -59,24 +68,34 @@ class Calls : public std::enable_shared_from_this<Calls> {
     uint64_t requests_received = 0;
   };
   Activity activity() GRADWIRE_EXCLUDES(mutex_);
+  // What was done so far.
+  struct Totals {
+    uint64_t failed = 0;
+    Latency calls;      // those that are over, from here
+    Latency queued;     // of functions for others, before they began
+    Latency functions;  // from their beginning to their answer
+  };
+  Totals totals() const;
+  // Null if none is kept.
+  Trace* trace() const { return place_.trace.get(); }
   // The names of those whose answer is waited for.
   std::string whom_called() GRADWIRE_EXCLUDES(mutex_);
   // Called once, on the loop, when no call is under way and no function runs.
   void when_idle(std::function<void()> told) GRADWIRE_EXCLUDES(mutex_);
 
-  const std::shared_ptr<net::Runtime>& runtime() const { return runtime_; }
-  const std::string& name() const { return name_; }
+  const std::shared_ptr<net::Runtime>& runtime() const { return place_.runtime; }
+  const std::string& name() const { return place_.name; }
   const Registry& registry() const { return registry_; }
 
  private:
-  Calls(std::weak_ptr<WorkerCore> core, std::string name, Registry registry, std::shared_ptr<net::Runtime> runtime,
-        std::shared_ptr<Exchange> exchange, int max_threads);
+  Calls(Place place, Registry registry) : place_(std::move(place)), registry_(std::move(registry)) {}
 
   struct Pending {
     std::shared_ptr<FutureState> state;
     std::shared_ptr<const net::Record> peer;
     std::string target;
     net::Duration timeout{};
+    net::Time began;
     std::optional<Deadlines::Place> deadline;
     std::shared_ptr<void> context;  // in use until the call is over
   };
@@ -89,6 +108,7 @@ class Calls : public std::enable_shared_from_this<Calls> {
   // As a caller.
   // Only its own callee may answer a call; none: whoever it is.
   std::optional<Pending> take(uint64_t call, Incarnation callee = Incarnation::none) GRADWIRE_EXCLUDES(mutex_);
+  void fail(const Pending& pending, std::exception_ptr error);
   void reply_arrived(const net::Record& from, Received received);
   void arm(net::Time at) GRADWIRE_REQUIRES(mutex_);
   void expire() GRADWIRE_EXCLUDES(mutex_);
@@ -105,15 +125,13 @@ class Calls : public std::enable_shared_from_this<Calls> {
 
   void look_whether_idle() GRADWIRE_REQUIRES(mutex_);
 
-  const std::weak_ptr<WorkerCore> core_;
-  const std::string name_;
+  const Place place_;
   const Registry registry_;
-  const std::shared_ptr<net::Runtime> runtime_;
-  const std::shared_ptr<Exchange> exchange_;
-  const int max_threads_;
 
   std::atomic<uint64_t> next_call_ = 1;
   std::atomic<int> threads_in_functions_ = 0;
+  std::atomic<uint64_t> failed_ = 0;
+  LatencyCounts calls_, queued_, functions_;
 
   Mutex mutex_;
   bool closed_ GRADWIRE_GUARDED_BY(mutex_) = false;

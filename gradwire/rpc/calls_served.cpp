@@ -18,7 +18,8 @@ class Calls::Served : public Reply, public std::enable_shared_from_this<Served> 
         call_(call),
         target_(std::move(target)),
         received_(std::move(received)),
-        keeper_(received_.luggage.keeper()) {}
+        keeper_(received_.luggage.keeper()),
+        arrived_(calls_->runtime()->now()) {}
   ~Served() override {
     if (!answered_) refuse(CancelledError("the function ended without an answer"));
   }
@@ -38,19 +39,24 @@ class Calls::Served : public Reply, public std::enable_shared_from_this<Served> 
     }
   }
   void fail(const std::exception_ptr& error) override {
-    fail_as_before(encode_thrown(error, calls_->name_, target_.name));
+    fail_as_before(encode_thrown(error, calls_->name(), target_.name));
   }
-  void refuse(const Error& error) override { fail_as_before(encode_refusal(error, calls_->name_, target_.name)); }
+  void refuse(const Error& error) override { fail_as_before(encode_refusal(error, calls_->name(), target_.name)); }
   void fail_as_before(std::string error) override {
     if (keeper_ == nullptr) return answer(true, {.bytes = std::move(error)});
     // Whoever uses what was to be kept gets the error; the caller is told that there is something to be used.
     keeper_->fail(std::move(error));
     answer_kept();
   }
-  std::shared_ptr<net::Runtime> runtime() override { return calls_->runtime_; }
+  std::shared_ptr<net::Runtime> runtime() override { return calls_->place_.runtime; }
 
   Id id() const { return {from_->incarnation, call_}; }
-  const Exchange::From& from() const { return from_; }
+  net::Time arrived() const { return arrived_; }
+  // When its function began, and whether it went on after that had returned: as a Task, or with a Future.
+  void begins(net::Time now) { began_ = now; }
+  net::Time began() const { return began_; }
+  void goes_on() { goes_on_ = true; }
+  bool went_on() const { return goes_on_; }
   const Target& target() const { return target_; }
   Received& received() { return received_; }
   // What is current in the function, and when it answers, wherever that is.
@@ -70,10 +76,10 @@ class Calls::Served : public Reply, public std::enable_shared_from_this<Served> 
     head.put(call_);
     head.put(failed);
     try {
-      calls_->exchange_->send(*from_, {.type = reply_type, .head = head.take(), .payload = std::move(result)},
-                              net::Admission::always, writing);
+      calls_->place_.exchange->send(*from_, {.type = reply_type, .head = head.take(), .payload = std::move(result)},
+                                    net::Admission::always, writing);
     } catch (const PeerGoneError& gone) {
-      VLOG(1) << "gradwire: " << calls_->name_ << " has no one to reply to: " << gone.what();
+      VLOG(1) << "gradwire: " << calls_->name() << " has no one to reply to: " << gone.what();
     } catch (...) {
       answered_ = false;
       throw;
@@ -88,6 +94,9 @@ class Calls::Served : public Reply, public std::enable_shared_from_this<Served> 
   Received received_;
   Keeper* const keeper_;  // in the luggage; null: the result goes back
   std::shared_ptr<void> context_;
+  const net::Time arrived_;
+  net::Time began_;  // before it can be answered
+  std::atomic<bool> goes_on_ = false;
   Cancellation cancellation_;
   std::atomic<bool> answered_ = false;
 };
@@ -106,7 +115,7 @@ void Calls::request_arrived(const Exchange::From& from, Received received) {
     served_.emplace(served->id(), served);
     ++counts_[from->incarnation].received;
   }
-  const auto run_it = [this, served] { runtime_->submit([served, this] { run(served); }); };
+  const auto run_it = [this, served] { place_.runtime->submit([served, this] { run(served); }); };
   if (!arrival || arrival->settled())
     run_it();
   else
@@ -114,17 +123,21 @@ void Calls::request_arrived(const Exchange::From& from, Received received) {
 }
 
 Calls::Occupied::Occupied(Calls& calls) : calls_(calls) {
-  if (calls_.threads_in_functions_.fetch_add(1) < calls_.max_threads_) return;
+  if (calls_.threads_in_functions_.fetch_add(1) < calls_.place_.max_threads) return;
   --calls_.threads_in_functions_;
   throw OverloadedError(fmt::format(
       "all {} threads of {} are in functions, most of them waiting; nest calls less deeply, return a Future "
       "or a Task instead of waiting, or raise WorkerOptions::max_threads",
-      calls_.max_threads_, calls_.name_));
+      calls_.place_.max_threads, calls_.name()));
 }
 
 void Calls::run(const std::shared_ptr<Served>& served) {
-  const std::shared_ptr<WorkerCore> core = core_.lock();
+  const std::shared_ptr<WorkerCore> core = place_.core.lock();
   if (!core) return;
+  const net::Time now = place_.runtime->now();
+  served->begins(now);
+  queued_.add(now - served->arrived());
+  if (Trace* kept = trace()) kept->stretch("queue", served->target().name, served->arrived(), now, served->id());
   Received& received = served->received();
   if (!received.message.arrival) return served->refuse(OverloadedError(received.message.refusal));
   Surroundings surroundings{.worker = core, .cancellation = served->cancellation(), .context = nullptr};
@@ -136,7 +149,9 @@ void Calls::run(const std::shared_ptr<Served>& served) {
     received.luggage.unload(arguments);
     const c10::AutoGradMode grad_mode(!surroundings.no_grad);
     const SurroundingsGuard guard(std::move(surroundings));
+    const Trace::Span span(trace(), "run", served->target().name, Trace::Flow::ends, served->id());
     registry_.run(served->target(), std::move(arguments), served);
+    served->goes_on();
   } catch (const Error& error) {
     served->refuse(error);
   } catch (const std::exception& error) {
@@ -145,6 +160,10 @@ void Calls::run(const std::shared_ptr<Served>& served) {
 }
 
 void Calls::has_answered(const Served& served) {
+  const net::Time now = place_.runtime->now();
+  if (served.began() != net::Time()) functions_.add(now - served.began());
+  if (Trace* kept = trace(); kept != nullptr && served.went_on())
+    kept->stretch("task", served.target().name, served.began(), now, served.id());
   MutexLock lock(mutex_);
   served_.erase(served.id());
   look_whether_idle();
@@ -158,7 +177,7 @@ void Calls::cancel_arrived(const net::Record& from, const Received& received) {
     if (auto found = served_.find({from.incarnation, call}); found != served_.end()) served = found->second.lock();
   }
   // Callbacks of the user's stop tokens run in this: not here, under the session's lock.
-  if (served) runtime_->submit([cancellation = served->cancellation()] { cancellation->request(); });
+  if (served) place_.runtime->submit([cancellation = served->cancellation()] { cancellation->request(); });
 }
 
 void Calls::cancel_served_for(Incarnation caller) {
@@ -170,7 +189,7 @@ void Calls::cancel_served_for(Incarnation caller) {
         if (std::shared_ptr<Served> served = weak.lock()) orphans.push_back(std::move(served));
   }
   for (const std::shared_ptr<Served>& served : orphans)
-    runtime_->submit([cancellation = served->cancellation()] { cancellation->request(); });
+    place_.runtime->submit([cancellation = served->cancellation()] { cancellation->request(); });
 }
 
 }  // namespace gradwire

@@ -17,6 +17,7 @@
 
 namespace gradwire {
 
+struct Metrics;
 struct ReferenceReport;
 
 // Any thread may use it. Destroying it without `leave` says goodbye at once: the others see reason `left`, and calls
@@ -50,6 +51,8 @@ class Worker {
   RRef<T> share(std::shared_ptr<T> value);
   // What references there are, owned and held, and who keeps them: for finding leaks. Can be printed.
   ReferenceReport debug();
+  // What this worker has done so far and has under way, in numbers: see metrics.h. Can be printed.
+  Metrics metrics();
 
   // Called on one of Gradwire's threads, in order, whenever a peer joins, leaves or is found dead, from now on until
   // this worker leaves or is destroyed.

@@ -44,7 +44,15 @@ std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOpt
   if (options.name.empty()) options.name = fmt::format("worker{}", *options.rank);
   core->options_ = options;
   core->exchange_ = std::make_shared<Exchange>();
-  core->calls_ = Calls::make(core, options.name, registry, core->runtime_, core->exchange_, options.max_threads);
+  const Incarnation incarnation = make_incarnation();
+  core->calls_ = Calls::make({.core = core,
+                              .name = options.name,
+                              .incarnation = incarnation,
+                              .runtime = core->runtime_,
+                              .exchange = core->exchange_,
+                              .trace = Trace::of(options.name, *options.rank, incarnation),
+                              .max_threads = options.max_threads},
+                             registry);
   core->membership_ = std::make_shared<Membership>(meeting_point, core->runtime_);
   core->exchange_->on_gone(
       [weak = std::weak_ptr(core->membership_)](const net::Record& peer, GoneReason reason, const std::string&) {
@@ -67,7 +75,7 @@ std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOpt
                            .transport = transport,
                            .budget = std::make_shared<net::SegmentBudget>(segment_bound),
                            .handler = core->exchange_},
-                          {.name = options.name, .rank = *options.rank, .incarnation = make_incarnation()},
+                          {.name = options.name, .rank = *options.rank, .incarnation = incarnation},
                           {.peer_timeout = options.peer_timeout, .max_outgoing_bytes = options.max_outgoing_bytes});
   core->exchange_->open(core->endpoint_);
   try {

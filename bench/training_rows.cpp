@@ -1,0 +1,119 @@
+// Rows of training: steps of an optimizer over several owners, and a parameter server with several trainers.
+#include <filesystem>
+#include <sstream>
+
+#include <ATen/Functions.h>
+
+#include "gradwire/gradwire.h"
+#include "gradwire/testing/processes.h"
+
+#include "row.h"
+
+namespace gradwire::bench {
+namespace {
+
+struct Layer : torch::nn::Module {
+  Layer(int inputs, int outputs)
+      : weight(register_parameter("weight", at::ones({outputs, inputs}))),
+        bias(register_parameter("bias", at::zeros({outputs}))) {}
+  at::Tensor forward(const at::Tensor& x) { return at::linear(x, weight, bias); }
+  at::Tensor weight, bias;
+};
+
+constexpr Function<void(RRef<Layer>, int)> train{"train"};
+constexpr int inputs = 64, outputs = 10, batch = 32;
+
+// What bench/torch_training.py does with torch's own.
+void train_on(const RRef<Layer>& layer, int steps) {
+  Worker& worker = Worker::current();
+  optim::DistributedOptimizer<torch::optim::SGD> optimizer(nn::parameters(layer).get(), torch::optim::SGDOptions(1e-4),
+                                                           {.hogwild = true});
+  const at::Tensor x = at::ones({batch, inputs});
+  for (int step = 0; step < steps; ++step) {
+    autograd::Context context(worker);
+    context.backward(layer.call(&Layer::forward, x).get().sum());
+    optimizer.step(context);
+  }
+}
+
+Registry make_registry() {
+  Registry registry;
+  registry.add_type<Layer>("Layer").constructor<int, int>().method("forward", &Layer::forward);
+  registry.add(train, train_on);
+  return registry;
+}
+
+// Several processes with a worker each; this one is worker0.
+class Group {
+ public:
+  explicit Group(int others)
+      : store_(std::filesystem::temp_directory_path() / ("gradwire-bench-" + to_string(make_incarnation()))) {
+    for (int rank = 1; rank <= others; ++rank)
+      children_.push_back(
+          testing::Processes().start(serve, store_ + " " + std::to_string(rank) + " " + std::to_string(others + 1)));
+    worker = Worker::join(make_registry(), {.rank = 0, .world_size = others + 1, .store_file = store_});
+  }
+  ~Group() {
+    worker->leave();
+    worker.reset();
+    for (const auto& child : children_) child->wait();
+    std::filesystem::remove(store_);
+  }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  std::unique_ptr<Worker> worker;
+
+ private:
+  static int serve(testing::Child& me) {
+    std::istringstream words(me.argument());
+    std::string store;
+    int rank = 0, size = 0;
+    words >> store >> rank >> size;
+    Worker::join(make_registry(), {.rank = rank, .world_size = size, .store_file = store})->leave();
+    return 0;
+  }
+  const std::string store_;
+  std::vector<std::unique_ptr<testing::Process>> children_;
+};
+
+double step(int owners) {
+  const Group group(owners);
+  std::vector<RRef<Layer>> layers;
+  std::vector<RRef<at::Tensor>> parameters;
+  for (int rank = 1; rank <= owners; ++rank) {
+    layers.push_back(group.worker->peer(rank).make<Layer>(outputs, outputs));
+    for (const RRef<at::Tensor>& parameter : nn::parameters(layers.back()).get()) parameters.push_back(parameter);
+  }
+  optim::DistributedOptimizer<torch::optim::SGD> optimizer(parameters, torch::optim::SGDOptions(1e-4));
+  autograd::Context context(*group.worker);
+  at::Tensor x = at::ones({1, outputs});
+  for (const RRef<Layer>& layer : layers) x = layer.call(&Layer::forward, x).get();
+  context.backward(x.sum());
+  return 1e6 * median_seconds(500, [&] { optimizer.step(context); });
+}
+
+double parameter_server() {
+  constexpr int trainers = 3, steps = 500;
+  const Group group(trainers);
+  const RRef<Layer> layer = group.worker->share(std::make_shared<Layer>(inputs, outputs));
+  const auto run = [&](int count) {
+    std::vector<Future<void>> all;
+    for (int rank = 1; rank <= trainers; ++rank) all.push_back(group.worker->peer(rank).call(train, layer, count));
+    when_all(all).get();
+  };
+  run(20);
+  return trainers * steps / seconds_of([&] { run(steps); });
+}
+
+}  // namespace
+
+std::vector<Row> training_rows() {
+  std::vector<Row> rows;
+  for (int owners : {1, 4, 16})
+    rows.push_back({"optimizer.step." + std::to_string(owners), "us", [=] { return step(owners); }});
+  rows.push_back({"example.parameter_server", "per_second", parameter_server});
+  return rows;
+}
+
+}  // namespace gradwire::bench

@@ -4,6 +4,8 @@
 //
 // Ends with 0 and a last line "N programs, 0 failed"; a program that fails is printed.
 #include <iostream>
+#include <map>
+#include <set>
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
@@ -104,6 +106,7 @@ struct Outcome {
   Tensors results;
   Tensors gradients;
   size_t hops = 0;
+  bool fast_is_legal = false;
 };
 
 Outcome run_in_one_process(OneProcess& machine, const Body& program, bool second_order) {
@@ -128,7 +131,61 @@ size_t count_hops(testing::Cluster& cluster, int size) {
   return hops;
 }
 
-Outcome run_on_cluster(testing::Cluster& cluster, int size, const Body& program, bool second_order) {
+// Whether every hop lies on a way from the loss: then a pass needs no plan.
+bool reaches_all(const StepGraph& graph) {
+  using Place = std::pair<size_t, uint32_t>;  // part and node
+  std::map<std::pair<uint64_t, uint64_t>, Place> sends;
+  std::set<Place> unseen_sends;
+  std::vector<Place> next;
+  for (size_t p = 0; p < graph.parts.size(); ++p) {
+    const GraphPart& part = graph.parts[p];
+    std::set<uint32_t> below;
+    for (const GraphPart::Edge& edge : part.edges) below.insert(edge.to);
+    for (uint32_t n = 0; n < part.nodes.size(); ++n) {
+      const GraphPart::Node& node = part.nodes[n];
+      if (node.is_send) {
+        sends[{node.hop_maker, node.hop}] = {p, n};
+        unseen_sends.insert({p, n});
+      } else if (!below.contains(n)) {
+        next.emplace_back(p, n);  // the loss: all else is below a send or it
+      }
+    }
+  }
+  std::set<Place> seen(next.begin(), next.end());
+  const auto reach = [&](Place place) {
+    unseen_sends.erase(place);
+    if (seen.insert(place).second) next.push_back(place);
+  };
+  while (!next.empty()) {
+    const auto [p, n] = next.back();
+    next.pop_back();
+    const GraphPart& part = graph.parts[p];
+    for (const GraphPart::Edge& edge : part.edges)
+      if (edge.from == n) reach({p, edge.to});
+    const GraphPart::Node& node = part.nodes[n];
+    if (node.is_recv)
+      if (const auto sent = sends.find({node.hop_maker, node.hop}); sent != sends.end()) reach(sent->second);
+  }
+  return unseen_sends.empty();
+}
+
+void wait_until_nothing_runs(testing::Cluster& cluster, int size) {
+  // One that ends may have started another at a worker that was looked at before it.
+  for (uint64_t begun = 0, before = 0;; before = begun) {
+    bool any = false;
+    begun = 1;
+    for (int worker = 0; worker < size; ++worker) {
+      const Metrics metrics = cluster[worker].metrics();
+      any = any || metrics.functions_running > 0;
+      begun += metrics.queued.count;
+    }
+    if (!any && begun == before) return;
+    std::this_thread::yield();
+  }
+}
+
+// FAST only where it is legal: the outcome says whether it was.
+Outcome run_on_cluster(testing::Cluster& cluster, int size, const Body& program, bool second_order, Mode mode) {
   Context context(cluster[0]);
   Distributed machine(cluster[0], size);
   Outcome outcome{.results = run(machine, program, {}), .gradients = {}};
@@ -140,7 +197,13 @@ Outcome run_on_cluster(testing::Cluster& cluster, int size, const Body& program,
     return all;
   };
   const at::Tensor loss = loss_of(outcome.results);
-  if (loss.defined()) context.backward(loss, {.create_graph = second_order});
+  if (loss.defined() && !second_order) {
+    // A function whose result no one asked for may still be at work, and send more.
+    wait_until_nothing_runs(cluster, size);
+    outcome.fast_is_legal = reaches_all(context.graph({loss}));
+  }
+  if (mode == Mode::fast && !outcome.fast_is_legal) throw std::runtime_error("the same program has another graph");
+  if (loss.defined()) context.backward(loss, {.create_graph = second_order, .mode = mode});
   outcome.gradients = all_gradients();
   outcome.hops = count_hops(cluster, size);
   if (!second_order || !loss.defined()) return outcome;
@@ -184,32 +247,65 @@ bool nothing_left(testing::Cluster& cluster, int size) {
   return true;
 }
 
+struct Totals {
+  size_t hops = 0;
+  size_t most_hops = 0;
+  size_t fast = 0;
+};
+
+// Empty if all is well.
+std::string failure_of(testing::Cluster& cluster, int size, const Body& program, std::string& text, Totals& totals) {
+  const bool second_order = program.smooth;
+  OneProcess machine(program.seed, size);
+  std::string why;
+  try {
+    const Outcome expected = run_in_one_process(machine, program, second_order);
+    for (int worker = 0; worker < size; ++worker)
+      all_parameters()[fmt::format("worker{}", worker)] = make_parameters(program.seed, worker);
+    const Outcome outcome = run_on_cluster(cluster, size, program, second_order, Mode::smart);
+    agree(expected, outcome, why);
+    totals.hops += outcome.hops;
+    totals.most_hops = std::max(totals.most_hops, outcome.hops);
+    if (why.empty() && outcome.fast_is_legal) {
+      ++totals.fast;
+      if (!agree(expected, run_on_cluster(cluster, size, program, second_order, Mode::fast), why))
+        why = "in mode FAST: " + why;
+    }
+  } catch (const std::exception& error) {
+    why = error.what();
+  }
+  if (why.empty() && !nothing_left(cluster, size)) why = "a context is left";
+  text = machine.program;
+  return why;
+}
+
 int run_all(uint64_t first, uint64_t last, int size, bool second_order) {
   testing::Cluster cluster(size, functions_of_random_programs(size));
   uint64_t failed = 0;
-  size_t hops = 0;
-  size_t most_hops = 0;
+  Totals totals;
   for (uint64_t seed = first; seed < last; ++seed) {
     const Body program{.seed = seed, .budget = static_cast<int64_t>(2 + seed % 16), .smooth = second_order};
-    OneProcess machine(seed, size);
-    std::string why;
-    try {
-      const Outcome expected = run_in_one_process(machine, program, second_order);
-      for (int worker = 0; worker < size; ++worker)
-        all_parameters()[fmt::format("worker{}", worker)] = make_parameters(seed, worker);
-      const Outcome outcome = run_on_cluster(cluster, size, program, second_order);
-      agree(expected, outcome, why);
-      hops += outcome.hops;
-      most_hops = std::max(most_hops, outcome.hops);
-    } catch (const std::exception& error) {
-      why = error.what();
-    }
-    if (why.empty() && !nothing_left(cluster, size)) why = "a context is left";
+    std::string text;
+    std::string why = failure_of(cluster, size, program, text, totals);
     if (why.empty()) continue;
     ++failed;
-    std::cout << "seed " << seed << " failed: " << why << "\nThe program:\n" << machine.program << std::flush;
+    // A shorter one that fails too is easier to understand.
+    Body shorter = program;
+    for (shorter.budget = 0; shorter.budget < program.budget; ++shorter.budget) {
+      std::string its_text;
+      Totals ignored;
+      const std::string its = failure_of(cluster, size, shorter, its_text, ignored);
+      if (its.empty()) continue;
+      why = its;
+      text = its_text;
+      break;
+    }
+    std::cout << "seed " << seed << " failed: " << why << "\nThe program, with " << shorter.budget
+              << " calls at most in its main function:\n"
+              << text << std::flush;
   }
-  std::cout << hops << " hops, " << most_hops << " in one program\n";
+  std::cout << totals.hops << " hops, " << totals.most_hops << " in one program; " << totals.fast
+            << " programs also in mode FAST\n";
   std::cout << last - first << " programs, " << failed << " failed" << std::endl;
   return failed == 0 ? 0 : 1;
 }

@@ -24,7 +24,6 @@ constexpr Function<at::Tensor(at::Tensor)> without{"without"};
 constexpr Function<bool(at::Tensor)> requires_grad{"requires_grad"};
 constexpr Function<at::Tensor(at::Tensor)> leaves_work_behind{"leaves_work_behind"};
 constexpr Function<void()> waits{"waits"};
-constexpr Function<std::string(std::string)> calls_later{"calls_later"};
 constexpr Function<std::map<std::string, std::vector<at::Tensor>>(std::map<std::string, std::vector<at::Tensor>>)>
     nested_containers{"nested_containers"};
 struct Pair {

@@ -104,7 +104,7 @@ using Kinds = ::testing::Types<torch::optim::SGD, torch::optim::Adam, torch::opt
                                torch::optim::RMSprop>;
 struct KindName {
   template <class Optimizer>
-  static std::string GetName(int) {
+  static std::string GetName(int) {  // NOLINT(readability-identifier-naming): as GoogleTest has it
     return Kind<Optimizer>::name;
   }
 };

@@ -278,7 +278,7 @@ TEST_F(OptimizerTest, SparseGradientsStaySparse) {
   at::Tensor expected = before.clone();
   expected[7].sub_(2);
   expected[9].sub_(1);
-  EXPECT_TRUE(nn::parameters(table).get()[0].to_here().equal(expected));
+  EXPECT_TRUE(nn::parameters(table).get()[0].to_here().allclose(expected));
 }
 
 TEST_F(OptimizerTest, TakesParametersOfTheTrainerItself) {
@@ -289,7 +289,7 @@ TEST_F(OptimizerTest, TakesParametersOfTheTrainerItself) {
   context.backward(second.forward(at::ones({1, 6})).mul(mine).sum());
   const at::Tensor gradient = context.gradient(mine);
   optimizer.step(context);
-  EXPECT_TRUE(mine.equal(1 - 0.5 * gradient));
+  EXPECT_TRUE(mine.allclose(1 - 0.5 * gradient));
 }
 
 TEST_F(OptimizerTest, SaysWhatIsWrong) {

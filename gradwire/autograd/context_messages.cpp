@@ -16,16 +16,6 @@ constexpr uint16_t first_listed = 2;
 
 }  // namespace
 
-void encode(wire::ByteWriter& to, Id id) {
-  to.put(id.maker);
-  to.put(id.counter);
-}
-
-Id decode_id(wire::ByteReader& from) {
-  const auto maker = from.take<Incarnation>();
-  return {maker, from.take<uint64_t>()};
-}
-
 void encode(wire::ByteWriter& to, const std::vector<uint64_t>& hops) {
   to.put(static_cast<uint64_t>(hops.size()));
   for (const uint64_t hop : hops) to.put(hop);

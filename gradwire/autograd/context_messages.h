@@ -8,6 +8,7 @@
 
 #include "gradwire/autograd/hop.h"
 #include "gradwire/net/message.h"
+#include "gradwire/rref/reference_section.h"
 #include "gradwire/wire/bytes.h"
 
 namespace gradwire::autograd {
@@ -55,9 +56,6 @@ std::vector<Ancestor> decode_ancestors(wire::ByteReader& from, const RecordPoint
 // Counters of the hops that one worker sent.
 void encode(wire::ByteWriter& to, const std::vector<uint64_t>& hops);
 std::vector<uint64_t> decode_hops(wire::ByteReader& from);
-
-void encode(wire::ByteWriter& to, Id id);
-Id decode_id(wire::ByteReader& from);
 
 // Why a pass failed: PeerGoneError as itself, everything else as RemoteError.
 std::string encode_cause(const std::exception_ptr& cause, const std::string& worker);

@@ -13,8 +13,8 @@ namespace {
 
 // In a forked child only what is safe in a signal handler may be done: no locks, no memory. Hence plain bits, and state
 // of the process that has to be global.
-constexpr size_t most_descriptors = size_t{1} << 20U;
-std::array<std::atomic<uint64_t>, most_descriptors / 64> marked;
+constexpr size_t highest_descriptor = size_t{1} << 20U;
+std::array<std::atomic<uint64_t>, highest_descriptor / 64> marked;
 std::atomic<int> living = 0;
 std::atomic<bool> forked = false;
 
@@ -40,12 +40,12 @@ LivesHere::~LivesHere() { --living; }
 
 void close_when_forked(int descriptor) {
   const auto at = static_cast<size_t>(descriptor);
-  if (descriptor >= 0 && at < most_descriptors) marked[at / 64] |= uint64_t{1} << at % 64;
+  if (descriptor >= 0 && at < highest_descriptor) marked[at / 64] |= uint64_t{1} << at % 64;
 }
 
 void forget_when_forked(int descriptor) {
   const auto at = static_cast<size_t>(descriptor);
-  if (descriptor >= 0 && at < most_descriptors) marked[at / 64] &= ~(uint64_t{1} << at % 64);
+  if (descriptor >= 0 && at < highest_descriptor) marked[at / 64] &= ~(uint64_t{1} << at % 64);
 }
 
 }  // namespace gradwire::net

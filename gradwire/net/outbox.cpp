@@ -8,7 +8,7 @@ namespace {
 constexpr size_t chunk_size = 256 * 1024;
 constexpr size_t batch_size = 256 * 1024;
 constexpr size_t most_buffers = 256;
-constexpr size_t most_descriptors = 60;
+constexpr size_t most_segments_a_batch = 60;
 
 }  // namespace
 
@@ -169,7 +169,7 @@ bool Outbox::pass_segments(Batch& batch, const Outgoing& message) {
     if (!passed_.contains(loan.segment->id())) fresh.push_back(loan.segment.get());
   if (fresh.empty()) return true;
   wire::ByteWriter payload;
-  size_t count = std::min(fresh.size(), most_descriptors - batch.descriptor_count());
+  size_t count = std::min(fresh.size(), most_segments_a_batch - batch.descriptor_count());
   payload.put(static_cast<uint32_t>(count));
   for (size_t i = 0; i < count; ++i) {
     payload.put(fresh[i]->id());

@@ -10,7 +10,7 @@ namespace {
 // At most this much is read before others get their turn.
 constexpr size_t read_limit = size_t{4} << 20U;
 // That wait for the frame that names them: no honest peer has more under way.
-constexpr size_t most_descriptors = 256;
+constexpr size_t most_unclaimed_descriptors = 256;
 
 }  // namespace
 
@@ -30,7 +30,8 @@ void Session::read(const std::shared_ptr<Channel>& channel) {
         descriptors_failed_ = true;
         link_lost(channel, "the system gave us fewer descriptors than were sent");
       }
-      if (channel->descriptors().size() > most_descriptors) bad_bytes(channel, "descriptors that no frame announced");
+      if (channel->descriptors().size() > most_unclaimed_descriptors)
+        bad_bytes(channel, "descriptors that no frame announced");
       if (transfer.closed) link_lost(channel, "closed");
       // A short read has emptied the socket: asking again would cost a system call for nothing.
       if (transfer.bytes < 16 * 1024) break;

@@ -15,7 +15,7 @@
 namespace gradwire::net {
 namespace {
 
-constexpr size_t most_descriptors = 64;
+constexpr size_t most_descriptors_a_call = 64;
 
 class SocketLink : public Link, public Watcher, public std::enable_shared_from_this<SocketLink> {
  public:
@@ -42,7 +42,7 @@ class SocketLink : public Link, public Watcher, public std::enable_shared_from_t
     msghdr message{};
     message.msg_iov = const_cast<iovec*>(buffers.data());
     message.msg_iovlen = buffers.size();
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * most_descriptors)> control;
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * most_descriptors_a_call)> control;
     if (!descriptors.empty()) {
       message.msg_control = control.data();
       message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
@@ -63,7 +63,7 @@ class SocketLink : public Link, public Watcher, public std::enable_shared_from_t
     msghdr message{};
     message.msg_iov = const_cast<iovec*>(buffers.data());
     message.msg_iovlen = buffers.size();
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * most_descriptors)> control;
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * most_descriptors_a_call)> control;
     if (kind_ == SocketKind::unix_domain) {
       message.msg_control = control.data();
       message.msg_controllen = control.size();

@@ -87,24 +87,26 @@ void LocalOptimizer::step(const std::optional<std::vector<AnyOptions>>& options,
   const at::NoGradGuard guard;
   const MutexLock lock(turn());
   if (options) set(*options);
+  struct AtTheEnd {
+    ~AtTheEnd() {
+      for (Parameter& parameter : optimizer.parameters_) {
+        // torch's own rule for what was saved for a backward pass: a changed value is an error, not a wrong gradient.
+        if (stepped && parameter.alias.grad().defined() && !optimizer.hogwild_)
+          torch::autograd::impl::bump_version(parameter.tensor);
+        parameter.alias.mutable_grad().reset();
+      }
+    }
+    LocalOptimizer& optimizer;
+    bool stepped = false;
+  } at_the_end{*this};
   for (Parameter& parameter : parameters_) {
+    // Its storage may have been exchanged, by set_data or a move to another type.
+    if (!parameter.alias.is_alias_of(parameter.tensor)) parameter.alias.set_data(parameter.tensor.variable_data());
     at::Tensor gradient = context.gradient(parameter.tensor);
     parameter.alias.mutable_grad() = gradient.defined() && scale.defined() ? gradient.mul(scale) : gradient;
   }
-  const auto forget = [this] {
-    for (Parameter& parameter : parameters_) {
-      // torch's own rule for what was saved for a backward pass: a changed value is an error, not a wrong gradient.
-      if (parameter.alias.grad().defined() && !hogwild_) torch::autograd::impl::bump_version(parameter.tensor);
-      parameter.alias.mutable_grad().reset();
-    }
-  };
-  try {
-    optimizer_->step();
-  } catch (...) {
-    forget();
-    throw;
-  }
-  forget();
+  at_the_end.stepped = true;
+  optimizer_->step();
 }
 
 std::vector<at::Tensor> LocalOptimizer::norms() {

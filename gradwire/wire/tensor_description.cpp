@@ -7,32 +7,32 @@
 namespace gradwire::wire {
 namespace {
 
-enum class Kind : uint8_t { undefined = 0, dense = 1, sparse = 2, sparse_csr = 3 };
+enum class TensorKind : uint8_t { undefined = 0, dense = 1, sparse = 2, sparse_csr = 3 };
 
 constexpr uint8_t requires_grad_flag = 1;
 constexpr uint8_t coalesced_flag = 2;
 
-Kind kind_of(const TensorDescription& description) {
+TensorKind kind_of(const TensorDescription& description) {
   if (!description.defined) {
-    return Kind::undefined;
+    return TensorKind::undefined;
   }
   switch (description.layout) {
     case c10::Layout::Sparse:
-      return Kind::sparse;
+      return TensorKind::sparse;
     case c10::Layout::SparseCsr:
-      return Kind::sparse_csr;
+      return TensorKind::sparse_csr;
     default:
-      return Kind::dense;
+      return TensorKind::dense;
   }
 }
 
-c10::Layout layout_of(Kind kind, const ByteReader& reader) {
+c10::Layout layout_of(TensorKind kind, const ByteReader& reader) {
   switch (kind) {
-    case Kind::dense:
+    case TensorKind::dense:
       return c10::Layout::Strided;
-    case Kind::sparse:
+    case TensorKind::sparse:
       return c10::Layout::Sparse;
-    case Kind::sparse_csr:
+    case TensorKind::sparse_csr:
       return c10::Layout::SparseCsr;
     default:
       reader.fail(fmt::format("a tensor of unknown kind {}", static_cast<int>(kind)));
@@ -85,8 +85,8 @@ void encode(ByteWriter& writer, const TensorDescription& description) {
 
 TensorDescription decode_description(ByteReader& reader) {
   TensorDescription description;
-  auto kind = reader.take<Kind>();
-  if (kind == Kind::undefined) {
+  auto kind = reader.take<TensorKind>();
+  if (kind == TensorKind::undefined) {
     return description;
   }
   description.defined = true;
@@ -100,11 +100,11 @@ TensorDescription decode_description(ByteReader& reader) {
   for (int i = 0; i < dimensions; ++i) {
     description.sizes.push_back(sizes.take<int64_t>());
   }
-  if (kind == Kind::sparse) {
+  if (kind == TensorKind::sparse) {
     description.sparse_dim = reader.take<uint8_t>();
     description.dense_dim = dimensions - description.sparse_dim;
     description.nnz = reader.take<int64_t>();
-  } else if (kind == Kind::sparse_csr) {
+  } else if (kind == TensorKind::sparse_csr) {
     description.sparse_dim = 2;
     description.dense_dim = reader.take<uint8_t>();
     description.nnz = reader.take<int64_t>();

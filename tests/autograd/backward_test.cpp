@@ -276,7 +276,7 @@ TEST_F(Backward, WorksThroughNodesThatCallOtherWorkers) {
   EXPECT_TRUE(same(context.gradient(x), threes(2)));
 }
 
-TEST_F(Backward, C4_GivesGradientsThatCanBeDifferentiatedAgain) {
+TEST_F(Backward, C4_B6_GivesGradientsThatCanBeDifferentiatedAgain) {
   Context context(worker);
   const at::Tensor y = peer(1).call(times_weight, x.mul(x)).get();  // 3 x^2
   context.backward(y.mul(y).sum(), {.create_graph = true});         // 9 x^4
@@ -294,7 +294,7 @@ TEST_F(Backward, C4_GivesGradientsThatCanBeDifferentiatedAgain) {
   EXPECT_TRUE(context.gradient(x).defined());
 }
 
-TEST_F(Backward, CallsHooksOnce) {
+TEST_F(Backward, B4_CallsHooksOnce) {
   int on_leaf = 0;
   int on_value = 0;
   int before = 0;

@@ -1,6 +1,8 @@
 // Contexts: what travels under them stays differentiable; they are inherited, and they come to an end everywhere.
 #include "gradwire/autograd/context.h"
 
+#include <malloc.h>
+
 #include <cstdlib>
 #include <fstream>
 #include <future>
@@ -24,6 +26,7 @@ constexpr Function<at::Tensor(at::Tensor)> without{"without"};
 constexpr Function<bool(at::Tensor)> requires_grad{"requires_grad"};
 constexpr Function<at::Tensor(at::Tensor)> leaves_work_behind{"leaves_work_behind"};
 constexpr Function<void()> waits{"waits"};
+constexpr Function<at::Tensor(at::Tensor)> times_weight_late{"times_weight_late"};
 constexpr Function<std::map<std::string, std::vector<at::Tensor>>(std::map<std::string, std::vector<at::Tensor>>)>
     nested_containers{"nested_containers"};
 struct Pair {
@@ -64,6 +67,10 @@ Registry registry() {
   });
   registry.add(requires_grad, [](const at::Tensor& x) { return x.requires_grad(); });
   registry.add(waits, [] { gate().open.wait(); });
+  registry.add(times_weight_late, [](const at::Tensor& x) {
+    gate().open.wait();
+    return x.mul(weight());
+  });
   registry.add(leaves_work_behind, [](const at::Tensor& x) {
     // No one waits for it.
     static_cast<void>(Worker::current().peer("worker2").call(waits));
@@ -355,7 +362,7 @@ TEST(Context, C16_AO_StaysUntilWorkThatWasLeftBehindIsOver) {
   EXPECT_TRUE(nothing_left(cluster, {0, 1, 2}));
 }
 
-TEST(Context, C16_ACallThatOutlivesTheContextObjectKeepsIt) {
+TEST(Context, C16_AH_ACallThatOutlivesTheContextObjectKeepsIt) {
   Cluster cluster(2, registry());
   Future<at::Tensor> future = [&] {
     Context context(cluster[0]);
@@ -365,7 +372,7 @@ TEST(Context, C16_ACallThatOutlivesTheContextObjectKeepsIt) {
   EXPECT_TRUE(nothing_left(cluster, {0, 1}));
 }
 
-TEST(Context, C11_IsReleasedWhenItsCreatorDies) {
+TEST(Context, C11_AS_M1_IsReleasedWhenItsCreatorDies) {
   Cluster cluster(3, registry());
   std::thread([&] {
     Context context(cluster[0]);
@@ -405,6 +412,40 @@ TEST(Context, ACallThatFailedOrTimedOutHoldsNothing) {
   EXPECT_TRUE(eventually([&] { return report(cluster[0]).empty(); }));
   gate().promise.set_value();
   EXPECT_TRUE(nothing_left(cluster, {0, 1}));
+}
+
+TEST(Context, AN_ALateReplyDoesNotMakeItAgain) {
+  gate() = {};
+  Cluster cluster(2, registry());
+  {
+    Context context(cluster[0]);
+    EXPECT_THROW(cluster[0].peer("worker1").with_timeout(milliseconds(5)).call(times_weight_late, leaf(1)).get(),
+                 TimeoutError);
+  }
+  EXPECT_TRUE(eventually([&] { return report(cluster[0]).empty(); }));
+  gate().promise.set_value();
+  EXPECT_TRUE(eventually([&] { return cluster[1].metrics().functions_running == 0; }));
+  cluster[0].peer("worker1").call(twice, leaf(1)).get();  // what was sent before it has arrived
+  EXPECT_TRUE(report(cluster[0]).empty());
+  EXPECT_TRUE(nothing_left(cluster, {0, 1}));
+}
+
+TEST(Context, C17_MemoryIsFlatOverManySteps) {
+  Cluster cluster(3, registry());
+  const at::Tensor x = leaf(5);
+  const auto steps = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      Context context(cluster[0]);
+      context.backward(cluster[0].peer("worker1").call(through, x, "worker2").get().sum());
+    }
+    EXPECT_TRUE(nothing_left(cluster, {0, 1, 2}));
+  };
+  steps(200);
+  const size_t before = mallinfo2().uordblks;
+  if (before == 0) GTEST_SKIP() << "this memory allocator does not say how much is in use";
+  steps(2000);
+  const size_t after = mallinfo2().uordblks;
+  EXPECT_LT(after, before + 200'000) << "a hundred bytes a step would be as much";
 }
 
 TEST(Context, ShowsTheGraphOfTheStepOverAllWorkers) {

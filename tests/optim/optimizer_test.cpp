@@ -35,6 +35,8 @@ struct Layer : torch::nn::Module {
   void spoil() {
     for (const at::Tensor& parameter : parameters()) parameter.mutable_grad() = at::full_like(parameter, 1000);
   }
+  // As a user may do, who loads values of his own.
+  void exchange() { weight.set_data(at::full_like(weight, 2)); }
   bool is_spoiled() {
     return std::ranges::all_of(parameters(), [](const at::Tensor& parameter) {
       return parameter.grad().defined() && parameter.grad().equal(at::full_like(parameter, 1000));
@@ -55,6 +57,7 @@ Registry modules() {
       .constructor<int, int>()
       .method("forward", &Layer::forward)
       .method("spoil", &Layer::spoil)
+      .method("exchange", &Layer::exchange)
       .method("is_spoiled", &Layer::is_spoiled);
   registry.add_type<Table>("Table").constructor<int, int>().method("look_up", &Table::look_up);
   return registry;
@@ -279,6 +282,15 @@ TEST_F(OptimizerTest, SparseGradientsStaySparse) {
   expected[7].sub_(2);
   expected[9].sub_(1);
   EXPECT_TRUE(nn::parameters(table).get()[0].to_here().allclose(expected));
+}
+
+TEST_F(OptimizerTest, FollowsAParameterWhoseStorageIsExchanged) {
+  DistributedOptimizer<SGD> optimizer(second.parameters().get(), SGDOptions(1.0));
+  second.reference().call(&Layer::exchange).get();
+  autograd::Context context(cluster[0]);
+  context.backward(second.forward(at::ones({1, 6})).sum());
+  optimizer.step(context);
+  EXPECT_TRUE(second.parameters().get()[0].to_here().equal(at::ones({2, 6})));
 }
 
 TEST_F(OptimizerTest, TakesParametersOfTheTrainerItself) {

@@ -80,7 +80,7 @@ class ReferenceDeath : public ::testing::Test {
 };
 
 // The owner dies: every operation fails with OwnerGoneError, at once, and it may not be passed on.
-TEST_F(ReferenceDeath, OfTheOwnerFailsEveryOperationWithOwnerGoneError) {
+TEST_F(ReferenceDeath, R3_OfTheOwnerFailsEveryOperationWithOwnerGoneError) {
   const RRef<at::Tensor> r = cluster[0].peer(1).remote(scale, at::ones({2}), 2.0);
   const RRef<int64_t> late = cluster[0].peer(1).remote(slow, 3000);
   r.to_here();

@@ -34,6 +34,7 @@ constexpr Function<int64_t(int64_t)> fails{"fails"};
 constexpr Function<int64_t(int64_t)> slow{"slow"};
 constexpr Function<at::Tensor(RRef<at::Tensor>, int64_t)> around{"around"};
 constexpr Function<void(RRef<at::Tensor>)> keep{"keep"};
+constexpr Function<RRef<at::Tensor>(RRef<at::Tensor>)> give_back_late{"give_back_late"};
 constexpr Function<void()> forget{"forget"};
 constexpr Function<void()> nothing{"nothing"};
 
@@ -86,6 +87,10 @@ Registry make_registry() {
   registry.add(scale, [](const at::Tensor& x, double by) { return x * by; });
   registry.add(fetch_there, [](const RRef<at::Tensor>& r) { return r.fetch().get(); });
   registry.add(give_back, [](RRef<at::Tensor> r) { return r; });
+  registry.add(give_back_late, [](RRef<at::Tensor> r) {
+    std::this_thread::sleep_for(milliseconds(50));
+    return r;
+  });
   registry.add(make_at, [](const std::string& where, const at::Tensor& x) {
     return Worker::current().peer(where).remote(scale, x, 2.0);
   });
@@ -352,7 +357,7 @@ TEST_F(RRefTest, GoesAroundFiftyHops) {
   EXPECT_NOTHING_LEFT(cluster, 3);
 }
 
-TEST_F(RRefTest, KeptElsewhereOutlivesItsCreator) {
+TEST_F(RRefTest, R2_KeptElsewhereOutlivesItsCreatorAndIsDeletedWithItsLastHolder) {
   {
     const RRef<at::Tensor> r = cluster[0].peer(1).remote(scale, at::ones({2}), 9.0);
     cluster[0].peer(2).call(keep, r).get();
@@ -415,6 +420,26 @@ TEST_F(RRefTest, C15_OfATimedOutCreationFailsWithTheTimeout) {
   EXPECT_TRUE(eventually([&] { return object.reference()->failure() != nullptr; }));
   EXPECT_THROW(object.call(&Counted::get).get(), TimeoutError);
   EXPECT_THROW(object.remote(&Counted::get), TimeoutError);
+}
+
+// What comes with a request that is refused is taken, and let go.
+TEST_F(RRefTest, RG_InARefusedRequestIsTakenAndLetGo) {
+  {
+    const RRef<at::Tensor> r = cluster[0].peer(1).remote(scale, at::ones({2}), 2.0);
+    EXPECT_THROW(cluster[0].peer(2).call<int64_t>("no_such_function", r).get(), NotFoundError);
+    EXPECT_THROW(cluster[0].peer(1).call<int64_t>("no_such_function", r).get(), NotFoundError);
+    EXPECT_THROW(cluster[0].peer(2).call<int64_t>("keep", r).get(), InvalidArgumentError) << "another signature";
+  }
+  EXPECT_NOTHING_LEFT(cluster, 3);
+}
+
+TEST_F(RRefTest, Q3_RG_InALateReplyIsLetGo) {
+  {
+    const RRef<at::Tensor> r = cluster[0].peer(1).remote(scale, at::ones({2}), 2.0);
+    EXPECT_THROW(cluster[0].peer(2).with_timeout(milliseconds(5)).call(give_back_late, r).get(), TimeoutError);
+    EXPECT_THROW(cluster[0].peer(1).with_timeout(milliseconds(5)).call(give_back_late, r).get(), TimeoutError);
+  }
+  EXPECT_NOTHING_LEFT(cluster, 3);
 }
 
 TEST_F(RRefTest, AFetchHasATimeLimitOfItsOwn) {

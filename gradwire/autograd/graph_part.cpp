@@ -1,6 +1,7 @@
 // What a worker tells of its part of a step's graph, and how the parts are put together.
 #include <unordered_map>
 
+#include <c10/util/Logging.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
@@ -79,10 +80,18 @@ StepGraph ContextView::graph(const std::vector<at::Tensor>& roots) const {
   const ContextGuard guard(*this);
   StepGraph graph;
   graph.parts.push_back(part_of(*frame_->context, core->options().name, roots));
+  // Not the members that this worker knows: the word of one that another drew in may still be under way.
   std::vector<Future<GraphPart>> others;
-  for (const RecordPointer& member : frame_->context->members())
-    others.push_back(core->view().peer(member->name).call(graph_part));
-  for (GraphPart& part : when_all(others).get()) graph.parts.push_back(std::move(part));
+  for (const Peer& peer : core->view().peers())
+    if (peer.incarnation() != core->record().incarnation) others.push_back(peer.call(graph_part));
+  for (const Future<GraphPart>& other : others) {
+    try {
+      GraphPart part = other.get();
+      if (!part.nodes.empty()) graph.parts.push_back(std::move(part));
+    } catch (const PeerGoneError& gone) {
+      VLOG(1) << "gradwire: not in the graph: " << gone.what();
+    }
+  }
   std::ranges::sort(graph.parts, {}, &GraphPart::worker);
   return graph;
 }

@@ -9,7 +9,7 @@
 
 #include "gradwire/gradwire.h"
 
-#include "pair.h"
+#include "processes.h"
 #include "row.h"
 
 namespace gradwire::bench {

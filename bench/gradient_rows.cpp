@@ -3,7 +3,7 @@
 
 #include "gradwire/gradwire.h"
 
-#include "pair.h"
+#include "processes.h"
 #include "row.h"
 
 namespace gradwire::bench {

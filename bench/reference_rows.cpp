@@ -1,7 +1,7 @@
 // Rows of the rref layer: references between two processes.
 #include "gradwire/gradwire.h"
 
-#include "pair.h"
+#include "processes.h"
 #include "row.h"
 
 namespace gradwire::bench {

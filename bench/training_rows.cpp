@@ -1,12 +1,9 @@
 // Rows of training: steps of an optimizer over several owners, and a parameter server with several trainers.
-#include <filesystem>
-#include <sstream>
-
 #include <ATen/Functions.h>
 
 #include "gradwire/gradwire.h"
-#include "gradwire/testing/processes.h"
 
+#include "processes.h"
 #include "row.h"
 
 namespace gradwire::bench {
@@ -43,39 +40,7 @@ Registry make_registry() {
   return registry;
 }
 
-// Several processes with a worker each; this one is worker0.
-class Group {
- public:
-  explicit Group(int others)
-      : store_(std::filesystem::temp_directory_path() / ("gradwire-bench-" + to_string(make_incarnation()))) {
-    for (int rank = 1; rank <= others; ++rank)
-      children_.push_back(
-          testing::Processes().start(serve, store_ + " " + std::to_string(rank) + " " + std::to_string(others + 1)));
-    worker = Worker::join(make_registry(), {.rank = 0, .world_size = others + 1, .store_file = store_});
-  }
-  ~Group() {
-    worker->leave();
-    worker.reset();
-    for (const auto& child : children_) child->wait();
-    std::filesystem::remove(store_);
-  }
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
-
-  std::unique_ptr<Worker> worker;
-
- private:
-  static int serve(testing::Child& me) {
-    std::istringstream words(me.argument());
-    std::string store;
-    int rank = 0, size = 0;
-    words >> store >> rank >> size;
-    Worker::join(make_registry(), {.rank = rank, .world_size = size, .store_file = store})->leave();
-    return 0;
-  }
-  const std::string store_;
-  std::vector<std::unique_ptr<testing::Process>> children_;
-};
+using Group = GroupOfProcesses<make_registry>;
 
 double step(int owners) {
   const Group group(owners);

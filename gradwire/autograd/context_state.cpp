@@ -185,13 +185,6 @@ void ContextState::remove_member(Incarnation member) {
   members_.erase(member);
 }
 
-std::vector<RecordPointer> ContextState::members() {
-  std::vector<RecordPointer> all;
-  MutexLock lock(mutex_);
-  for (const auto& [incarnation, member] : members_) all.push_back(member);
-  return all;
-}
-
 std::unique_ptr<ContextState::Remains> ContextState::release_if_over() {
   std::unique_ptr<Remains> remains;
   {

@@ -103,7 +103,6 @@ class ContextState {
   // Of the creator: those that were called under it, and those that told.
   void add_member(const RecordPointer& member) GRADWIRE_EXCLUDES(mutex_);
   void remove_member(Incarnation member) GRADWIRE_EXCLUDES(mutex_);
-  std::vector<RecordPointer> members() GRADWIRE_EXCLUDES(mutex_);
 
   // What is left of it when it is released; to be destroyed where users' code may run.
   struct Remains {

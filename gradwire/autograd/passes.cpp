@@ -132,10 +132,11 @@ void Passes::pass_failure_on(const std::vector<Ancestor>& given, Id context, Id 
 void Passes::run_engine(Pass& pass, const torch::autograd::edge_list& roots, const std::vector<at::Tensor>& gradients,
                         Walk walk, net::Time deadline) {
   Surroundings surroundings = Surroundings::here();
-  surroundings.worker = contexts_.place().core.lock();
-  const std::shared_ptr<WorkerCore> core = surroundings.worker;
-  const std::string name = core && core->calls().trace() ? "of " + to_string(pass.id()) : "";
-  const Trace::Span span(core ? core->calls().trace() : nullptr, "gradients", name);
+  const std::shared_ptr<WorkerCore> core = contexts_.place().core.lock();
+  Trace* const trace = core ? core->calls().trace() : nullptr;
+  const std::string name = trace != nullptr ? "of " + to_string(pass.id()) : "";
+  const Trace::Span span(trace, "gradients", name);
+  surroundings.worker = core;
   surroundings.context = pass.frame();
   surroundings.in_task = false;
   const SurroundingsGuard guard(std::move(surroundings));

@@ -13,29 +13,26 @@ namespace {
 
 using References = std::vector<std::pair<std::string, RRef<at::Tensor>>>;
 
-template <class... Arguments>
-struct Operation {
-  const char* name;
-};
-constexpr Operation<> parameters_there{"nn.parameters"};
-constexpr Operation<> buffers_there{"nn.buffers"};
-constexpr Operation<> submodules_there{"nn.submodules"};
-constexpr Operation<bool> train_there{"nn.train"};
-constexpr Operation<> state_there{"nn.state"};
-constexpr Operation<std::vector<NamedValue>> load_there{"nn.load_state"};
+constexpr Function<References(ModuleReference)> parameters_there{"nn.parameters"};
+constexpr Function<References(ModuleReference)> buffers_there{"nn.buffers"};
+constexpr Function<std::vector<std::string>(ModuleReference)> submodules_there{"nn.submodules"};
+constexpr Function<void(ModuleReference, bool)> train_there{"nn.train"};
+constexpr Function<std::vector<NamedValue>(ModuleReference)> state_there{"nn.state"};
+constexpr Function<void(ModuleReference, std::vector<NamedValue>)> load_there{"nn.load_state"};
 
 template <class Result, class... Arguments>
-Future<Result> at_owner(const ModuleReference& module, const Operation<Arguments...>& operation,
+Future<Result> at_owner(const ModuleReference& module, const Function<Result(ModuleReference, Arguments...)>& function,
                         const Arguments&... arguments) {
   return RRef<void>(module.reference())
-      .begin<Result>({Target::Kind::function, operation.name, signature<Result, ModuleReference, Arguments...>()},
-                     wire::encode(module, arguments...));
+      .begin<Result>(
+          {Target::Kind::function, std::string(function.name()), signature<Result, ModuleReference, Arguments...>()},
+          wire::encode(module, arguments...));
 }
 
 template <class Result, class... Arguments, class Body>
-void add(Registry& registry, const Operation<Arguments...>& operation, const Body& body) {
+void add(Registry& registry, const Function<Result(ModuleReference, Arguments...)>& function, const Body& body) {
   registry.add_entry(
-      operation.name,
+      std::string(function.name()),
       {.signature = signature<Result, ModuleReference, Arguments...>(),
        .body = [body](wire::Payload&& payload, const std::shared_ptr<Reply>& reply) {
          auto values = std::make_shared<std::tuple<ModuleReference, Arguments...>>(detail::decode_arguments(
@@ -98,11 +95,11 @@ void load(const torch::nn::Module& module, const std::vector<NamedValue>& given)
 }  // namespace
 
 Future<std::vector<std::pair<std::string, RRef<at::Tensor>>>> named_parameters(const ModuleReference& module) {
-  return at_owner<References>(module, parameters_there);
+  return at_owner(module, parameters_there);
 }
 
 Future<std::vector<std::pair<std::string, RRef<at::Tensor>>>> named_buffers(const ModuleReference& module) {
-  return at_owner<References>(module, buffers_there);
+  return at_owner(module, buffers_there);
 }
 
 Future<std::vector<RRef<at::Tensor>>> parameters(const ModuleReference& module) {
@@ -114,34 +111,28 @@ Future<std::vector<RRef<at::Tensor>>> parameters(const ModuleReference& module) 
 }
 
 Future<std::vector<std::string>> submodules(const ModuleReference& module) {
-  return at_owner<std::vector<std::string>>(module, submodules_there);
+  return at_owner(module, submodules_there);
 }
 
-Future<void> train(const ModuleReference& module, bool on) { return at_owner<void>(module, train_there, on); }
+Future<void> train(const ModuleReference& module, bool on) { return at_owner(module, train_there, on); }
 
 Future<void> eval(const ModuleReference& module) { return train(module, false); }
 
-Future<std::vector<NamedValue>> state(const ModuleReference& module) {
-  return at_owner<std::vector<NamedValue>>(module, state_there);
-}
+Future<std::vector<NamedValue>> state(const ModuleReference& module) { return at_owner(module, state_there); }
 
 Future<void> load_state(const ModuleReference& module, const std::vector<NamedValue>& values) {
-  return at_owner<void>(module, load_there, values);
+  return at_owner(module, load_there, values);
 }
 
 void add_modules(Registry& registry) {
-  add<References>(registry, parameters_there,
-                  [](const torch::nn::Module& module) { return shared(module.named_parameters()); });
-  add<References>(registry, buffers_there,
-                  [](const torch::nn::Module& module) { return shared(module.named_buffers()); });
-  add<std::vector<std::string>>(registry, submodules_there, [](const torch::nn::Module& module) {
-    return module.named_modules("", /*include_self=*/false).keys();
-  });
-  add<void>(registry, train_there, [](torch::nn::Module& module, bool on) { module.train(on); });
-  add<std::vector<NamedValue>>(registry, state_there,
-                               [](const torch::nn::Module& module) { return values_of(module); });
-  add<void>(registry, load_there,
-            [](const torch::nn::Module& module, const std::vector<NamedValue>& values) { load(module, values); });
+  add(registry, parameters_there, [](const torch::nn::Module& module) { return shared(module.named_parameters()); });
+  add(registry, buffers_there, [](const torch::nn::Module& module) { return shared(module.named_buffers()); });
+  add(registry, submodules_there,
+      [](const torch::nn::Module& module) { return module.named_modules("", /*include_self=*/false).keys(); });
+  add(registry, train_there, [](torch::nn::Module& module, bool on) { module.train(on); });
+  add(registry, state_there, [](const torch::nn::Module& module) { return values_of(module); });
+  add(registry, load_there,
+      [](const torch::nn::Module& module, const std::vector<NamedValue>& values) { load(module, values); });
 }
 
 }  // namespace gradwire::nn

@@ -9,12 +9,14 @@
 #include "gradwire/wire/codec.h"
 #include "gradwire/wire/dict_keys.h"
 
+#include "tests/support/thrown.h"
+
 namespace gradwire::wire {
 namespace {
 
 using c10::IValue;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 IValue round_trip(const IValue& value) { return decode<IValue>(encode(value)); }
 
@@ -124,18 +126,10 @@ TEST(IValue, OfANamedTupleArrivesAsAPlainOne) {
   EXPECT_FALSE(arrived.type()->expectRef<c10::TupleType>().name());
 }
 
-template <class Error, class Action>
-std::string text_of(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 TEST(IValue, ThatIsNotDataIsRefusedInWords) {
-  auto refusal = [](const IValue& value) { return text_of<InvalidArgumentError>([&] { (void)encode(value); }); };
+  auto refusal = [](const IValue& value) {
+    return testing::thrown<InvalidArgumentError>([&] { (void)encode(value); });
+  };
   EXPECT_THAT(refusal(IValue::make_capsule(c10::make_intrusive<torch::CustomClassHolder>())),
               AllOf(HasSubstr("an IValue of kind Capsule cannot be sent"), HasSubstr("travels if it is none, bool")));
   EXPECT_THAT(refusal(c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get())), HasSubstr("kind Future"));
@@ -156,7 +150,7 @@ TEST(IValue, ThatIsNotDataIsRefusedInWords) {
 }
 
 std::string malformed(const std::string& bytes) {
-  return text_of<MalformedError>([&] { (void)decode<IValue>(Payload{bytes, {}}); });
+  return testing::thrown<MalformedError>([&] { (void)decode<IValue>(Payload{bytes, {}}); });
 }
 
 // closes C21

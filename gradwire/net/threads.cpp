@@ -12,6 +12,7 @@
 #include <c10/util/Logging.h>
 
 #include "gradwire/net/descriptor.h"
+#include "gradwire/net/process_exit.h"
 
 namespace gradwire::net {
 namespace {
@@ -73,6 +74,7 @@ Threads::Blocked::~Blocked() {
 }
 
 void Threads::start() {
+  before_exit(weak_from_this(), [this] { stop(); });
   MutexLock lock(mutex_);
   spawn();
 }
@@ -119,6 +121,7 @@ void Threads::call_standby() {
 }
 
 void Threads::work(std::list<Thread>::iterator me) {
+  wait_for_this_thread_at_exit();
   current() = &*me;
   me->id = gettid();
   MutexLock lock(mutex_);
@@ -242,7 +245,8 @@ void Threads::stop() {
     };
     while (outstanding()) lock.wait(parked_wakes_);
     joined.swap(ended_);
-    for (Thread& thread : threads_) thread.handle.detach();
+    for (Thread& thread : threads_)
+      if (thread.handle.joinable()) thread.handle.detach();
   }
   for (Thread& thread : joined)
     if (thread.handle.joinable()) thread.handle.join();

@@ -33,7 +33,7 @@ class Threads : public std::enable_shared_from_this<Threads> {
   explicit Threads(Turns turns) : turns_(std::move(turns)) {}
   void start() GRADWIRE_EXCLUDES(mutex_);
   // Ends all threads and waits for them, but for the calling one and those inside a function, which end when it
-  // returns. Tasks that have not begun are dropped.
+  // returns. Tasks that have not begun are dropped. At the latest when the process exits.
   void stop() GRADWIRE_EXCLUDES(mutex_);
 
   // Runs the task on one of these threads, soon, in the order of submission. It may block.

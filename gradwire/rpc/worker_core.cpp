@@ -6,6 +6,7 @@
 
 #include "gradwire/base/worker_name.h"
 #include "gradwire/net/meeting_point.h"
+#include "gradwire/net/process_exit.h"
 #include "gradwire/net/socket_transport.h"
 
 namespace gradwire {
@@ -85,6 +86,7 @@ std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOpt
     core->close();
     throw;
   }
+  net::before_exit(core, [worker = core.get()] { worker->close(); });
   return core;
 }
 

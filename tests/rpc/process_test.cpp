@@ -118,6 +118,34 @@ TEST(Processes, AStoppedPeerTimesOutCallsAndGoesOnWhenItWakes) {
   EXPECT_EQ(other->wait(), 0);
 }
 
+// As if it had been destroyed before: the variables of a process are, after its threads.
+TEST(Processes, ThatExitWithAWorkerAmongTheirVariablesSayGoodbye) {
+  StoreFile store;
+  auto other = testing::Processes().start(
+      [](testing::Child& me) {
+        static std::unique_ptr<Worker> worker;
+        worker = Worker::join(make_registry(), {.rank = 1, .world_size = 2, .store_file = me.argument()});
+        worker->peer(0).call(bounce, 1).get();
+        me.say("joined");
+        me.hear();
+        std::exit(3);
+        return 0;
+      },
+      store.path);
+  auto worker = Worker::join(make_registry(), {.rank = 0, .world_size = 2, .store_file = store.path});
+  other->expect("joined");
+  const Peer peer = worker->peer(1);
+  other->say("end");
+  EXPECT_EQ(other->wait(20s), 3);
+  try {
+    peer.call(process_id).get();
+    ADD_FAILURE() << "it is gone";
+  } catch (const PeerGoneError& error) {
+    EXPECT_EQ(error.reason(), GoneReason::left);
+  }
+  worker->leave();
+}
+
 TEST(Processes, C20_AKilledMemberDoesNotHoldUpLeaving) {
   for (const int victim : {0, 2}) {
     StoreFile store;

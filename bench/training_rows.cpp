@@ -45,12 +45,9 @@ using Group = GroupOfProcesses<make_registry>;
 double step(int owners) {
   const Group group(owners);
   std::vector<RRef<Layer>> layers;
-  std::vector<RRef<at::Tensor>> parameters;
-  for (int rank = 1; rank <= owners; ++rank) {
-    layers.push_back(group.worker->peer(rank).make<Layer>(outputs, outputs));
-    for (const RRef<at::Tensor>& parameter : nn::parameters(layers.back()).get()) parameters.push_back(parameter);
-  }
-  optim::DistributedOptimizer<torch::optim::SGD> optimizer(parameters, torch::optim::SGDOptions(1e-4));
+  for (int rank = 1; rank <= owners; ++rank) layers.push_back(group.worker->peer(rank).make<Layer>(outputs, outputs));
+  optim::DistributedOptimizer<torch::optim::SGD> optimizer(nn::parameters({layers.begin(), layers.end()}).get(),
+                                                           torch::optim::SGDOptions(1e-4));
   autograd::Context context(*group.worker);
   at::Tensor x = at::ones({1, outputs});
   for (const RRef<Layer>& layer : layers) x = layer.call(&Layer::forward, x).get();

@@ -77,8 +77,7 @@ int main() {
   if (worker->rank() == 0) {
     auto ends = worker->peer(1).make<Ends>();
     auto recurrent = worker->peer(2).make<Recurrent>();
-    std::vector<gradwire::RRef<torch::Tensor>> parameters = gradwire::nn::parameters(ends).get();
-    for (const auto& parameter : gradwire::nn::parameters(recurrent).get()) parameters.push_back(parameter);
+    std::vector<gradwire::RRef<torch::Tensor>> parameters = gradwire::nn::parameters({ends, recurrent}).get();
     gradwire::optim::DistributedOptimizer<torch::optim::Adam> optimizer(parameters, torch::optim::AdamOptions(0.01));
 
     Ends ends_here;

@@ -55,9 +55,7 @@ int main() {
   if (worker->rank() == 0) {
     const auto split = [&](bool overlapped) {
       const gradwire::nn::RemoteModule<Stage> first(worker->peer(1), 64, 64, 1), second(worker->peer(2), 64, 1, 2);
-      std::vector<gradwire::RRef<torch::Tensor>> parameters = first.parameters().get();
-      for (const auto& parameter : second.parameters().get()) parameters.push_back(parameter);
-      Optimizer optimizer(parameters, torch::optim::SGDOptions(0.05));
+      Optimizer optimizer(gradwire::nn::parameters({first, second}).get(), torch::optim::SGDOptions(0.05));
       return timed(30, [&, overlapped](int step) {
         const torch::Tensor x = input(step);
         gradwire::autograd::Context context(*worker);

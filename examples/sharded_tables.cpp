@@ -51,9 +51,7 @@ class Table {
     return all.index_select(0, torch::cat(places).argsort());
   }
   std::vector<gradwire::RRef<torch::Tensor>> parameters() const {
-    std::vector<gradwire::RRef<torch::Tensor>> all;
-    for (const auto& shard : shards_) all.push_back(gradwire::nn::parameters(shard).get().at(0));
-    return all;
+    return gradwire::nn::parameters({shards_.begin(), shards_.end()}).get();
   }
   const std::vector<gradwire::RRef<Shard>>& shards() const { return shards_; }
 

@@ -61,7 +61,7 @@ class SplitModel {
         lower_(worker.peer("lower"), pixels * columns, width, 2),
         upper_(worker.peer("upper"), width, 10, 3),
         table_optimizer_(table_.parameters().get(), table_options),
-        network_optimizer_(parameters_of_both_halves(), network_options) {}
+        network_optimizer_(gradwire::nn::parameters({lower_, upper_}).get(), network_options) {}
 
   torch::Tensor forward(const Images& images) const {
     return upper_.forward(lower_.forward(table_.forward(images.rows)));
@@ -93,12 +93,6 @@ class SplitModel {
   }
 
  private:
-  std::vector<gradwire::RRef<torch::Tensor>> parameters_of_both_halves() const {
-    std::vector<gradwire::RRef<torch::Tensor>> all = lower_.parameters().get();
-    for (const auto& parameter : upper_.parameters().get()) all.push_back(parameter);
-    return all;
-  }
-
   gradwire::Worker& worker_;
   RemoteModule<Table> table_;
   RemoteModule<Half> lower_, upper_;

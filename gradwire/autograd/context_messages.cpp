@@ -3,6 +3,7 @@
 #include <map>
 
 #include "gradwire/rpc/error_on_wire.h"
+#include "gradwire/wire/id.h"
 
 namespace gradwire::autograd {
 namespace {
@@ -70,7 +71,7 @@ void encode(wire::ByteWriter& to, const ContextSection& section, const RecordPoi
   if (section.hop && section.hop->open) flags |= is_open;
   if (section.no_grad) flags |= is_no_grad;
   to.put(flags);
-  encode(to, section.context);
+  wire::put_id(to, section.context);
   if (section.creator) net::encode(to, *section.creator);
   if (section.more) to.put(*section.more);
   if (!section.hop) return;
@@ -85,7 +86,7 @@ ContextSection decode_context_section(std::string_view bytes, const RecordPointe
   wire::ByteReader from(bytes);
   ContextSection section;
   const auto flags = from.take<uint8_t>();
-  section.context = decode_id(from);
+  section.context = wire::take_id(from);
   section.no_grad = (flags & is_no_grad) != 0;
   if ((flags & has_creator) != 0) {
     section.creator = std::make_shared<net::Record>(net::decode_record(from));

@@ -9,6 +9,7 @@
 #include "gradwire/autograd/passes.h"
 #include "gradwire/rpc/call_messages.h"
 #include "gradwire/rpc/worker_core.h"
+#include "gradwire/wire/id.h"
 
 namespace gradwire::autograd {
 Frame::Frame(std::shared_ptr<ContextState> held, bool without_grad) : context(std::move(held)), no_grad(without_grad) {}
@@ -122,7 +123,7 @@ void Contexts::release(const std::shared_ptr<ContextState>& context) {
 // No one waits for it: it goes with the next step's first call, if that comes soon.
 void Contexts::tell_end(const net::Record& member, Id context) {
   wire::ByteWriter head;
-  encode(head, context);
+  wire::put_id(head, context);
   try {
     place_.exchange->send(member, {.type = end_type, .head = head.take(), .payload = {}}, net::Admission::always,
                           net::Writing::later);
@@ -311,7 +312,7 @@ std::shared_ptr<Frame> Contexts::called_under(const ContextSection& section, con
 // AS: opens a session if there is none; a creator that cannot be met is a dead one.
 void Contexts::tell_member(const std::shared_ptr<ContextState>& context) {
   wire::ByteWriter head;
-  encode(head, context->id());
+  wire::put_id(head, context->id());
   try {
     place_.exchange->send(*context->creator(), {.type = member_type, .head = head.take(), .payload = {}},
                           net::Admission::always);
@@ -328,20 +329,20 @@ void Contexts::end(const std::shared_ptr<ContextState>& context) {
 
 void Contexts::member_arrived(const RecordPointer& from, std::string_view head) {
   wire::ByteReader reader(head);
-  const Id id = decode_id(reader);
+  const Id id = wire::take_id(reader);
   reader.expect_end("a member of a context");
   {
     MutexLock lock(mutex_);
     if (auto found = contexts_.find(id); found != contexts_.end()) return found->second->add_member(from);
   }
   wire::ByteWriter answer;
-  encode(answer, id);
+  wire::put_id(answer, id);
   place_.exchange->tell(*from, {.type = end_type, .head = answer.take(), .payload = {}});
 }
 
 void Contexts::end_arrived(const RecordPointer& from, std::string_view head) {
   wire::ByteReader reader(head);
-  const Id id = decode_id(reader);
+  const Id id = wire::take_id(reader);
   reader.expect_end("the end of a context");
   if (id.maker != from->incarnation) return;  // only its creator ends it
   std::shared_ptr<ContextState> context;

@@ -8,6 +8,7 @@
 #include "gradwire/autograd/contexts.h"
 #include "gradwire/autograd/local_pass.h"
 #include "gradwire/rpc/worker_core.h"
+#include "gradwire/wire/id.h"
 
 namespace gradwire::autograd {
 
@@ -34,8 +35,8 @@ void Passes::listen() {
 
 net::Message Passes::message(net::MessageType type, Id context, Id pass, wire::ByteWriter rest) const {
   wire::ByteWriter head;
-  encode(head, context);
-  encode(head, pass);
+  wire::put_id(head, context);
+  wire::put_id(head, pass);
   head.put_bytes(rest.bytes());
   return {.type = type, .head = head.take(), .payload = {}};
 }
@@ -44,8 +45,8 @@ std::shared_ptr<Frame> Passes::find(Id context) { return contexts_.find(context)
 
 void Passes::gradient_arrived(const RecordPointer& from, Received received) {
   wire::ByteReader head(received.message.head);
-  const Id context = decode_id(head);
-  const Id pass = decode_id(head);
+  const Id context = wire::take_id(head);
+  const Id pass = wire::take_id(head);
   const auto hop = head.take<uint64_t>();
   PassOptions options;
   options.fast = head.take<bool>();
@@ -88,8 +89,8 @@ void Passes::start(const PassPointer& pass) {
 
 // B5. From the root: the pass has failed. From a participant: it fails.
 void Passes::fail_arrived(const RecordPointer& from, wire::ByteReader& head) {
-  const Id context = decode_id(head);
-  const Id id = decode_id(head);
+  const Id context = wire::take_id(head);
+  const Id id = wire::take_id(head);
   const std::exception_ptr cause = decode_cause(head.take_string(), from->name);
   head.expect_end("the failure of a pass");
   const std::shared_ptr<Frame> frame = find(context);

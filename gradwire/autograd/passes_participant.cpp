@@ -6,6 +6,7 @@
 #include "gradwire/autograd/local_pass.h"
 #include "gradwire/autograd/passes.h"
 #include "gradwire/rpc/worker_core.h"
+#include "gradwire/wire/id.h"
 
 namespace gradwire::autograd {
 
@@ -17,8 +18,8 @@ void Passes::refuse(const RecordPointer& root, Id context, Id pass, const std::e
 }
 
 void Passes::ask_arrived(const RecordPointer& from, wire::ByteReader& head) {
-  const Id context = decode_id(head);
-  const Id pass = decode_id(head);
+  const Id context = wire::take_id(head);
+  const Id pass = wire::take_id(head);
   const std::vector<uint64_t> hops = decode_hops(head);
   head.expect_end("a question about hops");
   const std::shared_ptr<Frame> frame = find(context);
@@ -59,8 +60,8 @@ void Passes::answer(const RecordPointer& from, ContextState& context, Id pass, c
 }
 
 void Passes::begin_arrived(const RecordPointer& from, wire::ByteReader& head) {
-  const Id context = decode_id(head);
-  const Id id = decode_id(head);
+  const Id context = wire::take_id(head);
+  const Id id = wire::take_id(head);
   PassOptions options;
   options.retain_graph = head.take<bool>();
   options.create_graph = head.take<bool>();

@@ -6,6 +6,7 @@
 #include "gradwire/autograd/contexts.h"
 #include "gradwire/autograd/local_pass.h"
 #include "gradwire/autograd/passes.h"
+#include "gradwire/wire/id.h"
 
 namespace gradwire::autograd {
 
@@ -138,16 +139,16 @@ void Passes::fail_everywhere(Pass& pass, const std::exception_ptr& cause) {
 }
 
 void Passes::reached_arrived(const RecordPointer& from, wire::ByteReader& head) {
-  const Id context = decode_id(head);
-  const Id id = decode_id(head);
+  const Id context = wire::take_id(head);
+  const Id id = wire::take_id(head);
   std::vector<Ancestor> ancestors = decode_ancestors(head, from, contexts_.self());
   if (const std::shared_ptr<Frame> frame = find(context))
     if (const PassPointer pass = frame->context->find_pass(id)) pass->reached(from->incarnation, std::move(ancestors));
 }
 
 void Passes::done_arrived(const RecordPointer& from, wire::ByteReader& head) {
-  const Id context = decode_id(head);
-  const Id id = decode_id(head);
+  const Id context = wire::take_id(head);
+  const Id id = wire::take_id(head);
   if (const std::shared_ptr<Frame> frame = find(context))
     if (const PassPointer pass = frame->context->find_pass(id)) {
       if (!head.take<bool>()) return pass->done(from->incarnation);

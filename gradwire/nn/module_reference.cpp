@@ -110,6 +110,17 @@ Future<std::vector<RRef<at::Tensor>>> parameters(const ModuleReference& module) 
   });
 }
 
+Future<std::vector<RRef<at::Tensor>>> parameters(const std::vector<ModuleReference>& modules) {
+  std::vector<Future<std::vector<RRef<at::Tensor>>>> of_each;
+  of_each.reserve(modules.size());
+  for (const ModuleReference& module : modules) of_each.push_back(parameters(module));
+  return when_all(std::move(of_each)).then([](const std::vector<std::vector<RRef<at::Tensor>>>& lists) {
+    std::vector<RRef<at::Tensor>> references;
+    for (const auto& list : lists) references.insert(references.end(), list.begin(), list.end());
+    return references;
+  });
+}
+
 Future<std::vector<std::string>> submodules(const ModuleReference& module) {
   return at_owner(module, submodules_there);
 }

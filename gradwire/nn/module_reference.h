@@ -33,6 +33,8 @@ class ModuleReference {
 
 // References to what lives there, in the order of torch's own functions of these names.
 Future<std::vector<RRef<at::Tensor>>> parameters(const ModuleReference& module);
+// Of several modules, one after the other: parameters({encoder, decoder}).
+Future<std::vector<RRef<at::Tensor>>> parameters(const std::vector<ModuleReference>& modules);
 Future<std::vector<std::pair<std::string, RRef<at::Tensor>>>> named_parameters(const ModuleReference& module);
 Future<std::vector<std::pair<std::string, RRef<at::Tensor>>>> named_buffers(const ModuleReference& module);
 

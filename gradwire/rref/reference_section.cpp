@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "gradwire/wire/id.h"
+
 namespace gradwire {
 namespace {
 
@@ -51,18 +53,6 @@ void check(const PassedReference& passed, Incarnation sender, Incarnation receiv
 
 }  // namespace
 
-void encode(wire::ByteWriter& to, Id id) {
-  to.put(static_cast<uint64_t>(id.maker));
-  to.put(id.counter);
-}
-
-Id decode_id(wire::ByteReader& from) {
-  Id id;
-  id.maker = Incarnation{from.take<uint64_t>()};
-  id.counter = from.take<uint64_t>();
-  return id;
-}
-
 void encode(wire::ByteWriter& to, const ReferenceSection& section, Incarnation sender, Incarnation receiver) {
   std::vector<const net::Record*> written;
   const auto place_of = [&](const RecordPointer& record) {
@@ -76,16 +66,16 @@ void encode(wire::ByteWriter& to, const ReferenceSection& section, Incarnation s
   wire::ByteWriter body;
   for (const PassedReference& passed : section.references) {
     body.put(static_cast<uint8_t>(passed.passing));
-    encode(body, passed.id);
+    wire::put_id(body, passed.id);
     body.put(passed.creation);
     body.put(place_of(passed.owner));
     body.put(place_of(passed.creator));
-    if (has_fork(passed.passing)) encode(body, passed.fork);
+    if (has_fork(passed.passing)) wire::put_id(body, passed.fork);
   }
   to.put(static_cast<uint32_t>(written.size()));
   for (const net::Record* record : written) net::encode(to, *record);
   to.put(static_cast<uint32_t>(section.inside.size()));
-  for (const Id& id : section.inside) encode(to, id);
+  for (const Id& id : section.inside) wire::put_id(to, id);
   to.put(static_cast<uint32_t>(section.references.size()));
   to.put_bytes(body.bytes());
 }
@@ -101,17 +91,17 @@ ReferenceSection decode_section(std::string_view bytes, const RecordPointer& sen
     return records[place];
   };
   ReferenceSection section;
-  for (uint32_t left = take_count(from, 16); left > 0; --left) section.inside.push_back(decode_id(from));
+  for (uint32_t left = take_count(from, 16); left > 0; --left) section.inside.push_back(wire::take_id(from));
   for (uint32_t left = take_count(from, 33); left > 0; --left) {
     PassedReference passed;
     passed.passing = Passing{from.take<uint8_t>()};
     if (passed.passing < Passing::creation || passed.passing > Passing::lost)
       throw wire::MalformedError("references: one passed in an unknown way");
-    passed.id = decode_id(from);
+    passed.id = wire::take_id(from);
     passed.creation = from.take<uint64_t>();
     passed.owner = take_record();
     passed.creator = take_record();
-    if (has_fork(passed.passing)) passed.fork = decode_id(from);
+    if (has_fork(passed.passing)) passed.fork = wire::take_id(from);
     check(passed, sender->incarnation, receiver->incarnation);
     section.references.push_back(std::move(passed));
   }

@@ -47,7 +47,4 @@ void encode(wire::ByteWriter& to, const ReferenceSection& section, Incarnation s
 ReferenceSection decode_section(std::string_view bytes, const std::shared_ptr<const net::Record>& sender,
                                 const std::shared_ptr<const net::Record>& receiver);
 
-void encode(wire::ByteWriter& to, Id id);
-Id decode_id(wire::ByteReader& from);
-
 }  // namespace gradwire

@@ -9,6 +9,7 @@
 #include "gradwire/rpc/call_messages.h"
 #include "gradwire/rpc/error_on_wire.h"
 #include "gradwire/rpc/worker_core.h"
+#include "gradwire/wire/id.h"
 
 namespace gradwire {
 namespace {
@@ -215,8 +216,8 @@ void References::tidy() {
       for (const auto& [fork, confirmed] : held.forks) {
         auto& [owner, bytes] = releases[held.owner->incarnation];
         owner = held.owner;
-        encode(bytes, id);
-        encode(bytes, fork);
+        wire::put_id(bytes, id);
+        wire::put_id(bytes, fork);
       }
       held_.erase(found);
     }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "gradwire/rref/references.h"
+#include "gradwire/wire/id.h"
 
 namespace gradwire {
 
@@ -128,14 +129,14 @@ std::shared_ptr<Reference> References::given(const PassedReference& passed, cons
 
 void References::tell_adopted(const RecordPointer& giver, Id reference, Id fork, Errands& errands) {
   wire::ByteWriter head;
-  encode(head, reference);
-  encode(head, fork);
+  wire::put_id(head, reference);
+  wire::put_id(head, fork);
   errands.messages.emplace_back(giver, net::Message{.type = adopted_type, .head = head.take(), .payload = {}});
 }
 
 void References::adopt_answered(std::string_view head) {
   wire::ByteReader reader(head);
-  const Id fork = decode_id(reader);
+  const Id fork = wire::take_id(reader);
   const bool entered = reader.take<bool>();
   Errands errands;
   {
@@ -160,8 +161,8 @@ void References::adopt_answered(std::string_view head) {
 
 void References::adopted_arrived(const RecordPointer& from, std::string_view head) {
   wire::ByteReader reader(head);
-  const Id reference = decode_id(reader);
-  const Id fork = decode_id(reader);
+  const Id reference = wire::take_id(reader);
+  const Id fork = wire::take_id(reader);
   MutexLock lock(mutex_);
   auto held = held_.find(reference);
   if (held == held_.end()) return;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "gradwire/rref/references.h"
+#include "gradwire/wire/id.h"
 
 namespace gradwire {
 
@@ -78,7 +79,7 @@ void References::adopt_arrived(const RecordPointer& from, std::string_view head)
       Owned* owned = mentioned(passed, errands);
       if (owned != nullptr) owned->forks.emplace(passed.fork, from);
       wire::ByteWriter answer;
-      encode(answer, passed.fork);
+      wire::put_id(answer, passed.fork);
       answer.put(owned != nullptr);
       errands.messages.emplace_back(from,
                                     net::Message{.type = adopt_answer_type, .head = answer.take(), .payload = {}});
@@ -93,8 +94,8 @@ void References::release_arrived(const RecordPointer& from, std::string_view hea
   {
     MutexLock lock(mutex_);
     while (reader.remaining() > 0) {
-      const Id id = decode_id(reader);
-      const Id fork = decode_id(reader);
+      const Id id = wire::take_id(reader);
+      const Id fork = wire::take_id(reader);
       auto found = owned_.find(id);
       if (found == owned_.end()) continue;
       auto holder = found->second.forks.find(fork);

@@ -96,6 +96,15 @@ TEST_F(ModuleTest, ParametersAndBuffersAreReferencesToTheVeryTensors) {
   EXPECT_EQ(buffers[2].second.to_here().item<int64_t>(), 1);
 }
 
+TEST_F(ModuleTest, ParametersOfSeveralComeOneAfterTheOther) {
+  const RemoteModule<torch::nn::Linear> linear(cluster[0].peer(1), 2, 5);
+  const std::vector<RRef<at::Tensor>> all = parameters({left, linear}).get();
+  ASSERT_EQ(all.size(), 6U);
+  EXPECT_EQ(all[0].to_here().sizes(), left.parameters().get()[0].to_here().sizes());
+  EXPECT_EQ(all[4].to_here().sizes(), (std::vector<int64_t>{5, 2}));
+  EXPECT_TRUE(parameters(std::vector<ModuleReference>()).get().empty());
+}
+
 TEST_F(ModuleTest, HoldersOfTorchAreModulesToo) {
   const RemoteModule<torch::nn::Linear> linear(cluster[0].peer(1), 2, 5);
   EXPECT_EQ(linear.forward(at::ones({7, 2})).sizes(), (std::vector<int64_t>{7, 5}));

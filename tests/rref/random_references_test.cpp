@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "gradwire/rref/references.h"
+#include "gradwire/wire/id.h"
 
 #include "tests/support/campaign.h"
 #include "tests/support/net_world.h"
@@ -223,12 +224,12 @@ class World {
   }
   std::string head_with(Id id) {
     wire::ByteWriter head;
-    encode(head, id);
+    wire::put_id(head, id);
     return head.take() + std::string(draw(300), 'x');
   }
   static Id id_in(const Received& received) {
     wire::ByteReader head(received.message.head);
-    return decode_id(head);
+    return wire::take_id(head);
   }
   // The function takes its time; it throws, or is dropped without an answer.
   void make_arrived(Party& owner, Party& creator, Received received) {

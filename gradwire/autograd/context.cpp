@@ -52,7 +52,7 @@ void ContextView::backward(const at::Tensor& root, const BackwardOptions& option
 }
 
 void ContextView::backward(const std::vector<at::Tensor>& roots, const BackwardOptions& options) const {
-  net::Runtime::refuse_forked_child();
+  net::Runtime::require_threads();
   if (roots.empty()) throw InvalidArgumentError("backward without a root: give one or more");
   if (!options.gradients.empty() && options.gradients.size() != roots.size())
     throw InvalidArgumentError(fmt::format("backward of {} roots with {} gradients: give one for each, or none",
@@ -115,7 +115,7 @@ at::Tensor ContextView::gradient(const at::Tensor& leaf) const {
 std::vector<std::pair<at::Tensor, at::Tensor>> ContextView::gradients() const { return frame_->context->gradients(); }
 
 Context::Context(Worker& worker)
-    : ContextView((net::Runtime::refuse_forked_child(), Contexts::of(WorkerAccess::core(worker))->create())),
+    : ContextView((net::Runtime::require_threads(), Contexts::of(WorkerAccess::core(worker))->create())),
       before_(std::exchange(Surroundings::here().context, frame_)) {}
 
 Context::~Context() {

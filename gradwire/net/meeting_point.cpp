@@ -57,7 +57,21 @@ StorePointer open_tcp_store(const std::string& host, uint16_t port, bool holds_i
   options.waitWorkers = false;
   options.timeout = timeout;
   options.multiTenant = true;
-  return c10::make_intrusive<c10d::TCPStore>(host, options);
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(host, options);
+  } catch (const c10::Error& error) {
+    const std::string why = error.what_without_backtrace();
+    if (holds_it)
+      throw InvalidArgumentError(
+          fmt::format("the store cannot be opened at {}:{} by rank 0, which holds it: {}. Choose another port "
+                      "(MASTER_PORT) for all",
+                      host, port, why));
+    throw TimeoutError(
+        fmt::format("the store at {}:{} cannot be reached: {}. Is rank 0, which holds it, up, and have all the same "
+                    "address and port "
+                    "(MASTER_ADDR, MASTER_PORT)?",
+                    host, port, why));
+  }
 }
 
 StorePointer open_file_store(const std::string& path) { return c10::make_intrusive<c10d::FileStore>(path, -1); }

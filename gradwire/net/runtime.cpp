@@ -10,6 +10,7 @@
 #include "gradwire/base/mutex.h"
 #include "gradwire/base/torch_compatibility.h"
 #include "gradwire/net/fork.h"
+#include "gradwire/net/process_exit.h"
 
 namespace gradwire::net {
 
@@ -31,7 +32,7 @@ struct Runtime::Core {
 };
 
 std::shared_ptr<Runtime> Runtime::of_process() {
-  refuse_forked_child();
+  require_threads();
   static Mutex mutex;
   static std::weak_ptr<Runtime> current;
   MutexLock lock(mutex);
@@ -43,12 +44,15 @@ std::shared_ptr<Runtime> Runtime::of_process() {
   return runtime;
 }
 
-void Runtime::refuse_forked_child() {
+void Runtime::require_threads() {
   if (forked_child())
     throw InvalidArgumentError(
         "this process was forked from one that had joined with Gradwire, whose threads and connections it does not "
         "have. "
         "Fork before joining, or start the child as a program of its own (exec)");
+  if (process_exits())
+    throw InvalidArgumentError(
+        "the process exits, and Gradwire's threads have ended before it: leave the group before main returns");
 }
 
 Runtime::Runtime()

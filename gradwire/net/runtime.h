@@ -20,8 +20,9 @@ class Runtime : public Loop, public std::enable_shared_from_this<Runtime> {
  public:
   // The one of this process: made for the first worker, gone with the last.
   static std::shared_ptr<Runtime> of_process();
-  // Throws InvalidArgumentError in a process that was forked from one with a runtime: its threads are not there.
-  static void refuse_forked_child();
+  // Throws InvalidArgumentError where its threads are not there: in a process that was forked from one with a runtime,
+  // and in one that exits.
+  static void require_threads();
 
   Runtime();
   ~Runtime() override;

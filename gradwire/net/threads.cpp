@@ -74,7 +74,7 @@ Threads::Blocked::~Blocked() {
 }
 
 void Threads::start() {
-  before_exit(weak_from_this(), [this] { stop(); });
+  stop_at_exit(shared_from_this());
   MutexLock lock(mutex_);
   spawn();
 }
@@ -107,6 +107,7 @@ void Threads::spawn() {
 }
 
 void Threads::call_standby() {
+  if (stopping_) return;
   if (standby_ != nullptr) {
     standby_wakes_.notify_one();
   } else if (spawned_ + woken_ > 0) {

@@ -38,7 +38,7 @@ std::shared_ptr<Calls> Calls::make(Place place, Registry registry) {
 
 void Calls::start(std::shared_ptr<const net::Record> peer, const Target& target, wire::Payload arguments,
                   const std::shared_ptr<FutureState>& state, net::Duration timeout) {
-  net::Runtime::refuse_forked_child();
+  net::Runtime::require_threads();
   const uint64_t call = next_call_.fetch_add(1, std::memory_order_relaxed);
   state->belongs_to(weak_from_this(), call);
   if (const auto& cancellation = Surroundings::here().cancellation) cancellation->add(state);

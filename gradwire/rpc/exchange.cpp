@@ -4,6 +4,20 @@
 #include <fmt/format.h>
 
 namespace gradwire {
+namespace {
+
+// In place of a section that cannot be read: whoever waits for something of the message is told, instead of waiting.
+class SpoiledBag : public Passenger::Bag {
+ public:
+  explicit SpoiledBag(std::string why) : why_(std::move(why)) {}
+  void enter(Surroundings&) override { throw InvalidArgumentError(why_); }
+  void unload(wire::Payload&) override { throw InvalidArgumentError(why_); }
+
+ private:
+  const std::string why_;
+};
+
+}  // namespace
 
 Exchange::Sent Exchange::send(const net::Record& to, net::Message message, net::Admission admission,
                               net::Writing writing) {
@@ -96,12 +110,19 @@ void Exchange::message_arrived(net::Session& session, net::Delivery delivery) no
 void Exchange::hand_out(const From& from, net::Delivery delivery) noexcept {
   try {
     Received received;
-    wire::ByteReader sections(delivery.boarded);
-    while (sections.remaining() > 0) {
-      const auto number = sections.take<uint8_t>();
-      const std::string_view section = sections.take_string();
-      if (const std::shared_ptr<Passenger> rider = passenger(number))
-        received.luggage.add(rider->arrived(from, delivery.type, section, delivery.tensors()));
+    try {
+      wire::ByteReader sections(delivery.boarded);
+      while (sections.remaining() > 0) {
+        const auto number = sections.take<uint8_t>();
+        const std::string_view section = sections.take_string();
+        if (const std::shared_ptr<Passenger> rider = passenger(number))
+          received.luggage.add(rider->arrived(from, delivery.type, section, delivery.tensors()));
+      }
+    } catch (const std::exception& error) {
+      const std::string why = fmt::format("{} cannot use what {} sent along with a message: {}",
+                                          endpoint_->record().name, from->name, error.what());
+      LOG(WARNING) << "gradwire: " << why;
+      received.luggage.add(std::make_unique<SpoiledBag>(why));
     }
     auto handler = handlers_.find(delivery.type);
     if (handler == handlers_.end()) {

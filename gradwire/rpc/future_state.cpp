@@ -52,7 +52,7 @@ void FutureState::resolve() {
 
 void FutureState::wait() {
   if (done()) return;
-  net::Runtime::refuse_forked_child();
+  net::Runtime::require_threads();
   done_signal_.wait(*runtime_, session_.get(), [this] { return done(); });
 }
 

@@ -199,7 +199,11 @@ void Leaving::collect() {
       MutexLock lock(mutex_);
       reported = reports_.contains(other->incarnation);
     }
-    if (!reported) exchange_->meet(*other);
+    try {
+      if (!reported) exchange_->meet(*other);
+    } catch (const PeerGoneError&) {
+      continue;  // it is gone, or this worker is
+    }
     others.push_back(std::move(other));
   }
   const Calls::Activity mine = calls_->activity();

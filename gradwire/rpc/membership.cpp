@@ -43,28 +43,32 @@ std::string_view name_of(PeerEvent::Kind kind) {
 }
 
 void Membership::enter(const std::shared_ptr<net::Endpoint>& endpoint, std::chrono::milliseconds timeout) {
-  mine_ = {endpoint, &endpoint->record()};
+  const RecordPointer me(endpoint, &endpoint->record());
+  {
+    MutexLock lock(mutex_);
+    mine_ = me;
+  }
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   std::optional<net::Record> there;
-  while ((there = meeting_point_->claim_name(*mine_, there))) {
+  while ((there = meeting_point_->claim_name(*me, there))) {
     if (answers(*endpoint, *there, deadline))
       throw InvalidArgumentError(
           fmt::format("the name {} is taken: {} answers at its address. Give each worker a name of its own "
                       "(GRADWIRE_NAME or WorkerOptions::name) and each process its RANK",
-                      mine_->name, to_string(*there)),
+                      me->name, to_string(*there)),
           there->name);
   }
-  meeting_point_->publish(*mine_);
-  meeting_point_->add_event({.joined = true, .record = *mine_});
+  meeting_point_->publish(*me);
+  meeting_point_->add_event({.joined = true, .record = *me});
   entered_ = true;
 }
 
 void Membership::say_left() noexcept {
   if (!entered_) return;
   try {
-    meeting_point_->add_event({.joined = false, .record = *mine_});
+    meeting_point_->add_event({.joined = false, .record = *mine()});
   } catch (const std::exception& error) {
-    VLOG(1) << "gradwire: " << mine_->name << " could not tell the meeting point that it leaves: " << error.what();
+    VLOG(1) << "gradwire: " << mine()->name << " could not tell the meeting point that it leaves: " << error.what();
   }
 }
 
@@ -80,12 +84,12 @@ Membership::RecordPointer Membership::find_key(const Key& key, const std::string
   std::vector<std::string_view> names;
   const std::vector<RecordPointer> everyone = all();
   for (const RecordPointer& record : everyone) names.push_back(record->name);
-  throw NotFoundError(fmt::format("there is no worker {} in the group of {}; there are: {}", whom, mine_->name,
+  throw NotFoundError(fmt::format("there is no worker {} in the group of {}; there are: {}", whom, mine()->name,
                                   fmt::join(names, ", ")));
 }
 
 Membership::RecordPointer Membership::find(const std::string& name) {
-  if (name == mine_->name) return mine_;
+  if (RecordPointer me = mine(); name == me->name) return me;
   {
     MutexLock lock(mutex_);
     if (auto found = by_name_.find(name); found != by_name_.end()) return found->second;
@@ -94,7 +98,7 @@ Membership::RecordPointer Membership::find(const std::string& name) {
 }
 
 Membership::RecordPointer Membership::find(int rank) {
-  if (rank == mine_->rank) return mine_;
+  if (RecordPointer me = mine(); rank == me->rank) return me;
   {
     MutexLock lock(mutex_);
     for (const auto& [name, record] : by_name_)
@@ -105,7 +109,7 @@ Membership::RecordPointer Membership::find(int rank) {
 
 std::vector<Membership::RecordPointer> Membership::all() {
   refresh();
-  std::vector<RecordPointer> records{mine_};
+  std::vector<RecordPointer> records{mine()};
   {
     MutexLock lock(mutex_);
     for (const auto& [name, record] : by_name_) records.push_back(record);
@@ -121,7 +125,7 @@ void Membership::refresh() {
     MutexLock one_at_a_time(refreshing_);
     for (const net::MeetingPoint::Event& event : meeting_point_->events_after(events_known_)) {
       const net::Record& record = event.record;
-      if (record.incarnation == mine_->incarnation) continue;
+      if (record.incarnation == mine()->incarnation) continue;
       MutexLock lock(mutex_);
       if (event.joined) {
         if (gone_.contains(record.incarnation)) continue;

@@ -61,16 +61,20 @@ class Membership : public std::enable_shared_from_this<Membership> {
   void report_all() GRADWIRE_EXCLUDES(mutex_);
   template <class Key>
   RecordPointer find_key(const Key& key, const std::string& whom) GRADWIRE_EXCLUDES(mutex_);
+  RecordPointer mine() GRADWIRE_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return mine_;
+  }
 
   const std::shared_ptr<net::MeetingPoint> meeting_point_;
   const std::shared_ptr<net::Runtime> runtime_;
-  RecordPointer mine_;  // constant once entered
   std::atomic<bool> entered_ = false;
 
   Mutex refreshing_;  // one at a time; held while the meeting point is asked
   int64_t events_known_ GRADWIRE_GUARDED_BY(refreshing_) = 0;
 
   Mutex mutex_;
+  RecordPointer mine_ GRADWIRE_GUARDED_BY(mutex_);  // functions may be called while it still enters
   std::map<std::string, RecordPointer, std::less<>> by_name_ GRADWIRE_GUARDED_BY(mutex_);
   std::set<Incarnation> gone_ GRADWIRE_GUARDED_BY(mutex_);
   std::vector<std::function<void(const PeerEvent&)>> callbacks_ GRADWIRE_GUARDED_BY(mutex_);

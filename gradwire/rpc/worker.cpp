@@ -28,19 +28,19 @@ int Worker::rank() const { return core_->record().rank; }
 const std::string& Worker::name() const { return core_->record().name; }
 
 Peer Worker::peer(const std::string& name) {
-  net::Runtime::refuse_forked_child();
+  net::Runtime::require_threads();
   return {core_, core_->membership().find(name), core_->options().call_timeout};
 }
 
 Peer Worker::peer(int rank) {
-  net::Runtime::refuse_forked_child();
+  net::Runtime::require_threads();
   return {core_, core_->membership().find(rank), core_->options().call_timeout};
 }
 
 Peer Worker::self() { return peer(name()); }
 
 std::vector<Peer> Worker::peers() {
-  net::Runtime::refuse_forked_child();
+  net::Runtime::require_threads();
   std::vector<Peer> peers;
   for (const auto& record : core_->membership().all())
     peers.push_back(Peer(core_, record, core_->options().call_timeout));
@@ -48,7 +48,7 @@ std::vector<Peer> Worker::peers() {
 }
 
 void Worker::on_peer_event(std::function<void(const PeerEvent&)> callback) {
-  net::Runtime::refuse_forked_child();
+  net::Runtime::require_threads();
   core_->membership().watch(std::move(callback));
 }
 

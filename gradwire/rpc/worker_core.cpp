@@ -86,12 +86,12 @@ std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOpt
     core->close();
     throw;
   }
-  net::before_exit(core, [worker = core.get()] { worker->close(); });
   return core;
 }
 
 void WorkerCore::leave(std::chrono::milliseconds timeout) {
-  net::Runtime::refuse_forked_child();
+  if (net::process_exits()) return abandon("ends with its process");
+  net::Runtime::require_threads();
   if (closed_) return;
   if (leaving_)
     leaving_->leave(deadline_after(timeout));
@@ -117,6 +117,7 @@ void WorkerCore::wait_until_idle(std::chrono::steady_clock::time_point deadline)
 }
 
 void WorkerCore::close() {
+  if (net::process_exits()) return abandon("ends with its process");  // goodbye takes the threads, which have ended
   if (closed_.exchange(true)) return;
   membership_->stop_watching();
   if (!leaving_) membership_->say_left();
@@ -130,10 +131,10 @@ void WorkerCore::close() {
   exchange_->announce_closed();
 }
 
-void WorkerCore::abandon() {
+void WorkerCore::abandon(const std::string& how) {
   if (closed_.exchange(true)) return;
   endpoint_->close();
-  calls_->fail_all(options_.name + " was killed");
+  calls_->fail_all(options_.name + " " + how);
   exchange_->close();
   exchange_->announce_closed();
 }

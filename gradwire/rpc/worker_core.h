@@ -20,8 +20,8 @@ class WorkerCore : public std::enable_shared_from_this<WorkerCore> {
   void leave(std::chrono::milliseconds timeout);
   // Goodbye, at once. Again does nothing.
   void close();
-  // Without a word, as a process that is killed: for tests.
-  void abandon();
+  // Without a word: by tests, as a process that is killed, and where a process exits. `how` is for its own calls.
+  void abandon(const std::string& how);
 
   const WorkerOptions& options() const { return options_; }
   const net::Record& record() const { return endpoint_->record(); }

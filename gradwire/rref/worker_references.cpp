@@ -9,7 +9,7 @@
 namespace gradwire {
 
 std::shared_ptr<Reference> Peer::create(const Target& target, wire::Payload arguments) const {
-  net::Runtime::refuse_forked_child();
+  net::Runtime::require_threads();
   auto state = std::make_shared<FutureStateOf<void>>(runtime());
   std::shared_ptr<Reference> reference = References::of(*worker_)->create(record_, state);
   arguments.riders.insert(arguments.riders.begin(),
@@ -23,14 +23,14 @@ std::string Peer::type_name(const std::type_info& type) const {
 }
 
 std::shared_ptr<Reference> Worker::share_kept(Kept kept) {
-  net::Runtime::refuse_forked_child();
+  net::Runtime::require_threads();
   return References::of(*core_)->share(std::move(kept));
 }
 
 ReferenceReport Worker::debug() { return References::of(*core_)->report(); }
 
 std::shared_ptr<WorkerCore> worker_of(const Reference& reference) {
-  net::Runtime::refuse_forked_child();
+  net::Runtime::require_threads();
   std::shared_ptr<WorkerCore> core = reference.table()->place().core.lock();
   if (!core)
     throw InvalidArgumentError(fmt::format("the worker that held {} is gone: join again", to_string(reference)));

@@ -90,7 +90,7 @@ Worker& Cluster::add(const std::string& name, const Registry& registry) {
 
 void Cluster::kill(const std::string& name) {
   Worker& worker = (*this)[name];
-  WorkerAccess::core(worker).abandon();
+  WorkerAccess::core(worker).abandon("was killed");
   killed_.push_back(take(name));
 }
 

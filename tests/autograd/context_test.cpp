@@ -430,6 +430,21 @@ TEST(Context, AN_ALateReplyDoesNotMakeItAgain) {
   EXPECT_TRUE(nothing_left(cluster, {0, 1}));
 }
 
+// The request reaches worker2 when its context has ended at its creator, which is asked, and says so.
+TEST(Context, AN_AMemberOfOneThatHasEndedIsTold) {
+  Cluster cluster(3, registry());
+  {
+    Context context(cluster[0]);
+    cluster.network().cut("worker1", "worker2");
+    const Peer other = cluster[0].peer(1).with_timeout(std::chrono::milliseconds(50));
+    EXPECT_THROW(other.call(through, leaf(2), "worker2").get(), TimeoutError);
+  }
+  EXPECT_TRUE(nothing_left(cluster, {0, 1}));
+  cluster.network().heal("worker1", "worker2");
+  EXPECT_TRUE(eventually([&] { return cluster[2].metrics().queued.count > 0; }));
+  EXPECT_TRUE(nothing_left(cluster, {0, 1, 2}));
+}
+
 TEST(Context, C17_MemoryIsFlatOverManySteps) {
   Cluster cluster(3, registry());
   const at::Tensor x = leaf(5);

@@ -9,11 +9,13 @@
 #include "gradwire/testing/processes.h"
 
 #include "../support/socket_end.h"
+#include "../support/thrown.h"
 
 namespace gradwire::testing {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::HasSubstr;
 
 net::Record record_of(const std::string& name, int rank) {
   return {.name = name,
@@ -39,20 +41,35 @@ TEST(MeetingPoint, FindsRecordsByNameRankAndIncarnationInAFile) {
   exchange(net::open_file_store(folder / "store"));
 }
 
-TEST(MeetingPoint, FindsRecordsOverTcpAndCanBeSharedInOneProcess) {
-  // A free port: the store takes 0 for "any" only where it is held, so ask the system first.
-  net::Descriptor probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+// A socket, and the port that it was given.
+std::pair<net::Descriptor, uint16_t> bound_to_loopback() {
+  net::Descriptor bound(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}};
   socklen_t size = sizeof address;
-  ASSERT_EQ(bind(probe.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-  const uint16_t port = ntohs(address.sin_port);
-  probe = net::Descriptor();
+  EXPECT_EQ(bind(bound.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(getsockname(bound.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  return {std::move(bound), ntohs(address.sin_port)};
+}
+
+TEST(MeetingPoint, FindsRecordsOverTcpAndCanBeSharedInOneProcess) {
+  // A free port: the store takes 0 for "any" only where it is held, so ask the system first.
+  const uint16_t port = bound_to_loopback().second;
   auto first = net::open_tcp_store("127.0.0.1", port, true, 10s);
   // Multi-tenant: a second holder in the same process, such as torch's own process group, shares it.
   auto second = net::open_tcp_store("127.0.0.1", port, true, 10s);
   exchange(first);
   exchange(second);
+}
+
+TEST(MeetingPoint, AStoreThatCannotBeOpenedSaysWhereAndWhatToDo) {
+  // Someone else's port: rank 0 cannot have it, and for the others nothing answers there.
+  const auto [taken, port] = bound_to_loopback();
+  const std::string place = "127.0.0.1:" + std::to_string(port);
+  EXPECT_THAT(thrown<TimeoutError>([&] { net::open_tcp_store("127.0.0.1", port, false, 100ms); }),
+              ::testing::AllOf(HasSubstr(place), HasSubstr("Is rank 0, which holds it, up")));
+  ASSERT_EQ(::listen(taken.get(), 1), 0);
+  EXPECT_THAT(thrown<InvalidArgumentError>([&] { net::open_tcp_store("127.0.0.1", port, true, 100ms); }),
+              ::testing::AllOf(HasSubstr(place), HasSubstr("Choose another port")));
 }
 
 TEST(MeetingPoint, NamesWhomItWaitedForInVain) {
@@ -62,7 +79,7 @@ TEST(MeetingPoint, NamesWhomItWaitedForInVain) {
     here.find("bob", 20ms);
     FAIL() << "found";
   } catch (const TimeoutError& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("bob did not join within 20 ms"));
+    EXPECT_THAT(error.what(), HasSubstr("bob did not join within 20 ms"));
   }
 }
 

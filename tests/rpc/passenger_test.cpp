@@ -1,17 +1,20 @@
 // The seam for the layers above: what rides along on messages.
 #include "gradwire/rpc/passenger.h"
 
+#include <atomic>
 #include <mutex>
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <c10/core/GradMode.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "gradwire/gradwire.h"
 #include "gradwire/rpc/call_messages.h"
 #include "gradwire/testing/cluster.h"
 
+#include "tests/support/thrown.h"
 #include "tests/support/wait.h"
 
 namespace gradwire {
@@ -27,6 +30,7 @@ struct Log {
   std::mutex mutex;
   std::vector<std::string> lines;
   int bags = 0;
+  std::atomic<net::MessageType> unreadable{};  // the sections of such messages
   void add(const std::string& line) {
     const std::scoped_lock lock(mutex);
     lines.push_back(line);
@@ -60,6 +64,7 @@ class Rider : public Passenger {
 
   std::unique_ptr<Bag> arrived(const std::shared_ptr<const net::Record>& from, net::MessageType type,
                                std::string_view section, const std::vector<wire::TensorDescription>& tensors) override {
+    if (log_->unreadable == type) throw wire::MalformedError("it makes no sense");
     EXPECT_EQ(wire::ByteReader(section).take<uint32_t>(), tensors.size());
     log_->add((type == request_type ? "request from " : "reply from ") + from->name);
     struct AddsOne : Bag {
@@ -133,6 +138,19 @@ TEST(Passenger, IsHandledOnArrivalAlsoIfTheCallIsOverOrRefused) {
     const std::scoped_lock lock(log->mutex);
     return log->bags == 0;
   }));
+}
+
+TEST(Passenger, ASectionThatCannotBeReadFailsTheCallInsteadOfHangingIt) {
+  auto log = std::make_shared<Log>();
+  Cluster cluster(2, make_registry(log));
+  for (const auto& [type, who] : {std::pair(request_type, "worker1"), std::pair(reply_type, "worker0")}) {
+    log->unreadable = type;
+    EXPECT_THAT(testing::thrown<InvalidArgumentError>([&] { cluster[0].peer(1).call(negate, at::ones({2})).get(); }),
+                ::testing::AllOf(::testing::HasSubstr(std::string(who) + " cannot use what"),
+                                 ::testing::HasSubstr("it makes no sense")));
+  }
+  log->unreadable = net::MessageType{};
+  EXPECT_TRUE(cluster[0].peer(1).call(negate, at::ones({2})).get().equal(at::full({2}, -1.0)));
 }
 
 }  // namespace

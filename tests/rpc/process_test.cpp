@@ -27,6 +27,7 @@ using testing::StoreFile;
 constexpr Function<at::Tensor(at::Tensor, double)> scale{"scale"};
 constexpr Function<int(int)> bounce{"bounce"};
 constexpr Function<int64_t()> process_id{"process_id"};
+constexpr Function<void()> hold{"hold"};
 
 Registry make_registry() {
   Registry registry;
@@ -37,6 +38,7 @@ Registry make_registry() {
     return 1 + here.peer(1 - here.rank()).call(bounce, left - 1).get();
   });
   registry.add(process_id, [] { return int64_t{getpid()}; });
+  registry.add(hold, [] { testing::eventually([] { return cancelled(); }); });
   return registry;
 }
 
@@ -118,14 +120,28 @@ TEST(Processes, AStoppedPeerTimesOutCallsAndGoesOnWhenItWakes) {
   EXPECT_EQ(other->wait(), 0);
 }
 
-// As if it had been destroyed before: the variables of a process are, after its threads.
-TEST(Processes, ThatExitWithAWorkerAmongTheirVariablesSayGoodbye) {
+// The variables of a process are destroyed after Gradwire's threads have ended.
+TEST(Processes, ThatExitWithAWorkerAmongTheirVariablesEndAndWaitForNothing) {
+  struct UsesItLate {
+    std::unique_ptr<Worker> worker;
+    std::optional<Peer> other;
+    ~UsesItLate() {
+      try {
+        other->call(process_id).get();
+        _exit(4);
+      } catch (const InvalidArgumentError& error) {
+        if (std::string_view(error.what()).find("the process exits") == std::string_view::npos) _exit(5);
+      }
+      worker->leave();
+    }
+  };
   StoreFile store;
   auto other = testing::Processes().start(
       [](testing::Child& me) {
-        static std::unique_ptr<Worker> worker;
-        worker = Worker::join(make_registry(), {.rank = 1, .world_size = 2, .store_file = me.argument()});
-        worker->peer(0).call(bounce, 1).get();
+        static UsesItLate late;
+        late.worker = Worker::join(make_registry(), {.rank = 1, .world_size = 2, .store_file = me.argument()});
+        late.other = late.worker->peer(0);
+        late.other->call(bounce, 1).get();
         me.say("joined");
         me.hear();
         std::exit(3);
@@ -137,12 +153,26 @@ TEST(Processes, ThatExitWithAWorkerAmongTheirVariablesSayGoodbye) {
   const Peer peer = worker->peer(1);
   other->say("end");
   EXPECT_EQ(other->wait(20s), 3);
-  try {
-    peer.call(process_id).get();
-    ADD_FAILURE() << "it is gone";
-  } catch (const PeerGoneError& error) {
-    EXPECT_EQ(error.reason(), GoneReason::left);
-  }
+  EXPECT_THROW(peer.call(process_id).get(), PeerGoneError);
+  worker->leave();
+}
+
+// It goes on waiting, and is not woken to say otherwise.
+TEST(Processes, ThatExitWhileAThreadWaitsForACallKeepTheirStatus) {
+  StoreFile store;
+  auto other = testing::Processes().start(
+      [](testing::Child& me) {
+        auto worker = Worker::join(make_registry(), {.rank = 1, .world_size = 2, .store_file = me.argument()});
+        std::thread([] {
+          std::this_thread::sleep_for(100ms);
+          std::exit(3);
+        }).detach();
+        worker->peer(0).call(hold).get();
+        return 0;
+      },
+      store.path);
+  auto worker = Worker::join(make_registry(), {.rank = 0, .world_size = 2, .store_file = store.path});
+  EXPECT_EQ(other->wait(20s), 3);
   worker->leave();
 }
 

@@ -74,7 +74,8 @@ constexpr gradwire::Function<std::vector<double>(gradwire::RRef<Table>, int)> tr
 std::vector<double> train_part(const Group& group, const gradwire::RRef<Table>& table) {
   const int trainers = group->getSize();
   Dense dense;
-  torch::optim::SGD dense_optimizer(dense.parameters(), torch::optim::SGDOptions(0.2));
+  std::vector<torch::Tensor> parameters = dense.parameters();
+  torch::optim::SGD dense_optimizer(parameters, torch::optim::SGDOptions(0.2));
   // Each trainer steps the table by its share of the mean.
   gradwire::optim::DistributedOptimizer<torch::optim::SGD> table_optimizer(gradwire::nn::parameters(table).get(),
                                                                            torch::optim::SGDOptions(4.0 / trainers));
@@ -86,10 +87,10 @@ std::vector<double> train_part(const Group& group, const gradwire::RRef<Table>& 
     context.backward(loss);
 
     std::vector<torch::Tensor> gradients{loss};
-    for (const torch::Tensor& parameter : dense.parameters()) gradients.push_back(context.gradient(parameter));
+    for (const torch::Tensor& parameter : parameters) gradients.push_back(context.gradient(parameter));
     const std::vector<torch::Tensor> means = mean_over(group, gradients);
     losses.push_back(means[0].item<double>());
-    for (size_t i = 0; i < dense.parameters().size(); ++i) dense.parameters()[i].mutable_grad() = means[i + 1];
+    for (size_t i = 0; i < parameters.size(); ++i) parameters[i].mutable_grad() = means[i + 1];
     dense_optimizer.step();
     table_optimizer.step(context);
     group->barrier()->wait();  // no one looks up before all have stepped

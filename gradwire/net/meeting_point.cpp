@@ -68,8 +68,7 @@ StorePointer open_tcp_store(const std::string& host, uint16_t port, bool holds_i
                       host, port, why));
     throw TimeoutError(
         fmt::format("the store at {}:{} cannot be reached: {}. Is rank 0, which holds it, up, and have all the same "
-                    "address and port "
-                    "(MASTER_ADDR, MASTER_PORT)?",
+                    "address and port (MASTER_ADDR, MASTER_PORT)?",
                     host, port, why));
   }
 }

@@ -25,6 +25,7 @@ struct Runtime::Core {
     });
   }
   LivesHere lives_here;
+  Spin spin;  // of the thread that runs the loop
   Poller poller;
   asio::io_context context{1};
   asio::posix::stream_descriptor descriptor;
@@ -60,10 +61,11 @@ Runtime::Runtime()
       threads_(std::make_shared<Threads>(
           Threads::Turns{.take =
                              [core = core_](bool may_wait) {
-                               if (may_wait)
+                               const auto poll = [&] { return core->context.poll_one() > 0; };
+                               if (!may_wait)
+                                 poll();
+                               else if (!core->spin.until(poll))
                                  core->context.run_one();
-                               else
-                                 core->context.poll_one();
                              },
                          .interrupt = [core = core_] { asio::post(core->context, [] {}); }})) {
   require_same_torch(torch_version_at_build(), torch_version_loaded());

@@ -18,12 +18,19 @@ void Waker::wake() {
 }
 
 bool Waker::sleep(int socket, std::chrono::steady_clock::time_point deadline) {
+  pollfd watched[2] = {{event_.get(), POLLIN, 0}, {socket, POLLIN, 0}};
+  bool readable = false;
+  // Meanwhile it is awake: whoever wakes it has nothing to write.
+  spin_.until([&] {
+    readable = socket >= 0 && ::poll(&watched[1], 1, 0) > 0;
+    return readable || state_.load(std::memory_order_relaxed) == woken;
+  });
+  if (readable) return true;
   int expected = awake;
   if (!state_.compare_exchange_strong(expected, asleep)) {
     state_.store(awake);
     return false;
   }
-  pollfd watched[2] = {{event_.get(), POLLIN, 0}, {socket, POLLIN, 0}};
   const nfds_t count = socket >= 0 ? 2 : 1;
   int happened;
   do {

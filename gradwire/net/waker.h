@@ -9,6 +9,7 @@
 
 #include "gradwire/base/mutex.h"
 #include "gradwire/net/descriptor.h"
+#include "gradwire/net/spin.h"
 
 namespace gradwire::net {
 
@@ -27,6 +28,7 @@ class Waker {
   enum State : int { awake, asleep, woken };
   const Descriptor event_;
   std::atomic<int> state_{awake};
+  Spin spin_;
 };
 
 // Wakers to be used again: each costs two system calls to make. Any thread.

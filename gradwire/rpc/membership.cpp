@@ -120,12 +120,13 @@ std::vector<Membership::RecordPointer> Membership::all() {
 
 void Membership::refresh() {
   const net::Threads::Blocked blocked;
+  const Incarnation self = mine()->incarnation;
   std::vector<PeerEvent> happened;
   {
     MutexLock one_at_a_time(refreshing_);
     for (const net::MeetingPoint::Event& event : meeting_point_->events_after(events_known_)) {
       const net::Record& record = event.record;
-      if (record.incarnation == mine()->incarnation) continue;
+      if (record.incarnation == self) continue;
       MutexLock lock(mutex_);
       if (event.joined) {
         if (gone_.contains(record.incarnation)) continue;

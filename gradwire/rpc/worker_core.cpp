@@ -90,7 +90,7 @@ std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOpt
 }
 
 void WorkerCore::leave(std::chrono::milliseconds timeout) {
-  if (net::process_exits()) return abandon("ends with its process");
+  if (net::process_exits()) return close();
   net::Runtime::require_threads();
   if (closed_) return;
   if (leaving_)

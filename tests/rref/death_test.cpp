@@ -215,6 +215,29 @@ TEST_F(ReferenceDeath, RN_AGiverLetsGoAlsoWhenTheOwnerIsDeadToTheChild) {
   EXPECT_TRUE(eventually([&] { return cluster[0].debug().empty(); }));
 }
 
+// RN: also a child whose Adopt came too late, because nothing is there any more, answers its giver.
+TEST(PatientReferenceDeath, RN_AGiverLetsGoAlsoWhenTheOwnerSaysLost) {
+  testing::Cluster cluster(4, make_registry(), {.peer_timeout = 60s});
+  std::optional<RRef<at::Tensor>> r = cluster[0].peer(1).remote(scale, at::ones({2}), 2.0);
+  r->to_here();
+  // worker2 holds what the owner, worker1, does not know of, and deletes with worker0.
+  cluster.network().cut("worker1", "worker2");
+  cluster[0].peer(2).call(keep, 1, *r).get();
+  cluster.kill("worker0");
+  r.reset();
+  EXPECT_TRUE(eventually([&] { return cluster[1].debug().empty(); }));
+  // worker3 is told so: worker2 need not wait for it.
+  cluster[3].peer(2).call(give_kept, "worker3", 1).get();
+  EXPECT_TRUE(eventually([&] { return cluster[2].debug().held.at(0).pins == 0; }));
+  cluster.network().heal("worker1", "worker2");
+  EXPECT_NO_THROW(cluster[2].peer(1).call(scale, at::ones({1}), 1.0).get()) << "the owner was dead to the giver";
+  {
+    const std::scoped_lock lock(mutex);
+    kept.clear();
+  }
+  for (int rank : {1, 2, 3}) EXPECT_TRUE(eventually([&] { return cluster[rank].debug().empty(); })) << rank;
+}
+
 // closes C22
 TEST_F(ReferenceDeath, C22_AFetchIsNotOvertakenByTheDeleteOfTheHandleItCameFrom) {
   cluster.network().set_delay([] { return 1ms; });

@@ -11,6 +11,7 @@
 #include "gradwire/base/torch_compatibility.h"
 #include "gradwire/net/fork.h"
 #include "gradwire/net/process_exit.h"
+#include "gradwire/net/spin.h"
 
 namespace gradwire::net {
 
@@ -25,7 +26,8 @@ struct Runtime::Core {
     });
   }
   LivesHere lives_here;
-  Spin spin;  // of the thread that runs the loop
+  // Of the thread that leads: there is one at a time, and the lead is passed on under a lock.
+  Spin spin;
   Poller poller;
   asio::io_context context{1};
   asio::posix::stream_descriptor descriptor;
@@ -64,7 +66,7 @@ Runtime::Runtime()
                                const auto poll = [&] { return core->context.poll_one() > 0; };
                                if (!may_wait)
                                  poll();
-                               else if (!core->spin.until(poll))
+                               else if (!core->spin.until(Time::max(), poll))
                                  core->context.run_one();
                              },
                          .interrupt = [core = core_] { asio::post(core->context, [] {}); }})) {

@@ -21,7 +21,7 @@ bool Waker::sleep(int socket, std::chrono::steady_clock::time_point deadline) {
   pollfd watched[2] = {{event_.get(), POLLIN, 0}, {socket, POLLIN, 0}};
   bool readable = false;
   // Meanwhile it is awake: whoever wakes it has nothing to write.
-  spin_.until([&] {
+  spin_.until(deadline, [&] {
     readable = socket >= 0 && ::poll(&watched[1], 1, 0) > 0;
     return readable || state_.load(std::memory_order_relaxed) == woken;
   });

@@ -28,7 +28,7 @@ class Waker {
   enum State : int { awake, asleep, woken };
   const Descriptor event_;
   std::atomic<int> state_{awake};
-  Spin spin_;
+  Spin spin_;  // of whoever has the waker: what it learnt in one wait it takes for the next
 };
 
 // Wakers to be used again: each costs two system calls to make. Any thread.

@@ -1,5 +1,6 @@
-// The host may be busy with other tests, and then nothing spins: each test holds for both.
 #include "gradwire/net/spin.h"
+
+#include <sys/socket.h>
 
 #include <atomic>
 #include <thread>
@@ -7,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "gradwire/net/descriptor.h"
 #include "gradwire/net/waker.h"
 
 #include "tests/support/wait.h"
@@ -17,9 +19,11 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
+bool always(Clock::time_point) { return true; }
+
 int looks_in_vain(Spin& spin) {
   int looks = 0;
-  EXPECT_FALSE(spin.until([&] {
+  EXPECT_FALSE(spin.until(Clock::time_point::max(), [&] {
     ++looks;
     return false;
   }));
@@ -27,34 +31,50 @@ int looks_in_vain(Spin& spin) {
 }
 
 TEST(Spin, EndsWhenWhatIsWaitedForIsThere) {
-  Spin spin;
   for (int i = 0; i < 1000; ++i) {
+    Spin spin(always);
     int looks = 0;
-    const bool came = spin.until([&] { return ++looks == 3; });
-    EXPECT_EQ(came, looks == 3);
+    const bool came = spin.until(Clock::time_point::max(), [&] { return ++looks == 3; });
+    EXPECT_GT(looks, 0);
+    EXPECT_EQ(came, looks == 3);  // a core that is lost ends it too
   }
-}
-
-TEST(Spin, PausesAfterOneInVain) {
-  Spin spin;
-  looks_in_vain(spin);
-  EXPECT_EQ(looks_in_vain(spin), 0) << "it spins again at once";
 }
 
 TEST(Spin, CostsLittleWhereItNeverPays) {
-  Spin spin;
-  Clock::duration spun{};
+  Spin spin(always);
+  int spins = 0;
+  const Clock::time_point begin = Clock::now();
+  while (Clock::now() < begin + 400ms)
+    if (looks_in_vain(spin) > 0) ++spins;
+  // 0.1 ms, 0.2 ms ... 12.8 ms apart: some forty. Without pauses it would be thousands.
+  EXPECT_GT(spins, 1);
+  EXPECT_LT(spins, 60);
+}
+
+TEST(Spin, LearnsNothingFromWhatWasThereAtOnce) {
+  Spin spin(always);
+  int spins = 0;
   const Clock::time_point begin = Clock::now();
   while (Clock::now() < begin + 400ms) {
-    const Clock::time_point before = Clock::now();
-    if (looks_in_vain(spin) > 0) spun += Clock::now() - before;
-    std::this_thread::sleep_for(100us);
+    spin.until(Clock::time_point::max(), [] { return true; });
+    if (looks_in_vain(spin) > 0) ++spins;
   }
-  // About a hundredth of it; where the core is lost in between, a single spin takes a turn of the others.
-  EXPECT_LT(spun, (Clock::now() - begin) / 4);
+  EXPECT_GT(spins, 1);
+  EXPECT_LT(spins, 60);
+}
+
+TEST(Spin, EndsAtTheDeadline) {
+  Spin spin(always);
+  int looks = 0;
+  EXPECT_FALSE(spin.until(Clock::now(), [&] {
+    ++looks;
+    return false;
+  }));
+  EXPECT_LE(looks, 1);
 }
 
 TEST(Spin, EndsOnABusyHost) {
+  EXPECT_TRUE(testing::eventually([] { return Spin::host_has_a_core(Clock::now()); }));
   std::atomic<bool> over = false;
   std::vector<std::thread> busy;
   for (unsigned i = 0; i < 3 * std::thread::hardware_concurrency(); ++i)
@@ -70,8 +90,12 @@ TEST(Spin, EndsOnABusyHost) {
   for (std::thread& thread : busy) thread.join();
 }
 
-// However the wake comes between looking and sleeping.
-TEST(Waker, IsWokenWhetherItSpinsOrSleeps) {
+// However the wake comes between looking and sleeping, and bytes with it.
+void wake_in_turns(bool with_socket) {
+  int pair[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+  const Descriptor mine(pair[0]);
+  const Descriptor others(pair[1]);
   Waker waker;
   std::atomic<int> asked = 0;
   std::atomic<int> done = 0;
@@ -80,6 +104,9 @@ TEST(Waker, IsWokenWhetherItSpinsOrSleeps) {
     for (int i = 0; i < times; ++i) {
       while (asked.load() <= i) std::this_thread::yield();
       if (i % 3 == 1) std::this_thread::sleep_for(std::chrono::microseconds(i % 300));
+      if (with_socket && i % 2 == 0) {
+        EXPECT_EQ(::send(others.get(), "x", 1, 0), 1);
+      }
       done = i + 1;
       waker.wake();
     }
@@ -87,12 +114,21 @@ TEST(Waker, IsWokenWhetherItSpinsOrSleeps) {
   for (int i = 0; i < times && !::testing::Test::HasFailure(); ++i) {
     asked = i + 1;
     const Clock::time_point deadline = Clock::now() + 20s;
-    while (done.load() <= i && Clock::now() < deadline) waker.sleep(-1, deadline);
-    EXPECT_GT(done.load(), i) << "the wake was lost";
+    while (done.load() <= i && Clock::now() < deadline) {
+      char byte;
+      if (waker.sleep(with_socket ? mine.get() : -1, deadline)) {
+        EXPECT_EQ(::recv(mine.get(), &byte, 1, 0), 1);
+      }
+    }
+    EXPECT_LT(Clock::now(), deadline) << "the wake was lost";
   }
   asked = times;
   other.join();
 }
+
+TEST(Waker, IsWokenWhetherItSpinsOrSleeps) { wake_in_turns(false); }
+
+TEST(Waker, IsWokenWhetherBytesComeOrNot) { wake_in_turns(true); }
 
 }  // namespace
 }  // namespace gradwire::net

@@ -95,6 +95,10 @@ void Exchange::close() {
   closed_ = true;
 }
 
+void Exchange::announce_beginning_to_leave() {
+  for_each_passenger([](Passenger& passenger) { passenger.begins_to_leave(); });
+}
+
 void Exchange::announce_leaving() {
   for_each_passenger([](Passenger& passenger) { passenger.leaving(); });
 }

@@ -48,7 +48,8 @@ class Exchange : public net::SessionHandler {
   void tell(const net::Record& to, net::Message message) noexcept GRADWIRE_EXCLUDES(mutex_);
   // Nothing is sent to oneself after this.
   void close() GRADWIRE_EXCLUDES(mutex_);
-  // Tells the passengers.
+  // Tell the passengers.
+  void announce_beginning_to_leave();
   void announce_leaving();
   // The same, when nothing can arrive any more either.
   void announce_closed();

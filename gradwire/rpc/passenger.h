@@ -56,6 +56,8 @@ class Passenger {
                                        const std::vector<wire::TensorDescription>& tensors) = 0;
   // Nothing arrives from it after this.
   virtual void peer_gone(const net::Record&, GoneReason) {}
+  // The worker begins to leave: calls go on until all are ready.
+  virtual void begins_to_leave() {}
   // The worker leaves: all calls are over, and the others have not been told yet.
   virtual void leaving() {}
   // The worker has left, or is destroyed: nothing is sent and nothing arrives any more.

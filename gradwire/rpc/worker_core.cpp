@@ -93,6 +93,7 @@ void WorkerCore::leave(std::chrono::milliseconds timeout) {
   if (net::process_exits()) return close();
   net::Runtime::require_threads();
   if (closed_) return;
+  exchange_->announce_beginning_to_leave();
   if (leaving_)
     leaving_->leave(deadline_after(timeout));
   else

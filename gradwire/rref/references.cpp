@@ -15,6 +15,9 @@ namespace gradwire {
 namespace {
 
 constexpr uint8_t passenger_number = 1;
+// References that are dropped one after the other are released together: one turn of the loop, one message.
+constexpr auto tidying_delay = std::chrono::milliseconds(1);
+constexpr size_t most_reported = 20;
 
 std::string lost_error(const std::string& owner) {
   return encode_refusal(
@@ -192,9 +195,14 @@ void References::dropped(const Reference& reference) {
 void References::tidy_soon() {
   if (tidying_ || closed_) return;
   tidying_ = true;
-  place_.loop->post([weak = weak_from_this()] {
+  const auto tidy = [weak = weak_from_this()] {
     if (std::shared_ptr<References> self = weak.lock()) self->tidy();
-  });
+  };
+  // While the group leaves, an owner would take what is not released in time for forgotten.
+  if (leaves_)
+    place_.loop->post(tidy);
+  else
+    place_.loop->after(tidying_delay, tidy);
 }
 
 // Releases go together: one message for each owner.
@@ -304,12 +312,26 @@ ReferenceReport References::report() {
   return report;
 }
 
+void References::begins_to_leave() {
+  {
+    MutexLock lock(mutex_);
+    leaves_ = true;
+  }
+  tidy();
+}
+
 void References::leaving() {
   ReferenceReport remaining = report();
   std::erase_if(remaining.owned, [](const OwnedReference& owned) { return owned.holders.empty(); });
   remaining.held.clear();
-  if (!remaining.owned.empty())
-    LOG(WARNING) << "gradwire: " << self().name << " leaves, and drops what others still hold of it:\n" << remaining;
+  if (remaining.owned.empty()) return;
+  std::string more;
+  if (remaining.owned.size() > most_reported) {
+    more = fmt::format("and {} more\n", remaining.owned.size() - most_reported);
+    remaining.owned.resize(most_reported);
+  }
+  LOG(WARNING) << "gradwire: " << self().name << " leaves, and drops what others still hold of it:\n"
+               << remaining << more;
 }
 
 void References::closed() {

@@ -73,6 +73,7 @@ class References : public Passenger, public std::enable_shared_from_this<Referen
                                std::string_view section, const std::vector<wire::TensorDescription>& tensors) override
       GRADWIRE_EXCLUDES(mutex_);
   void peer_gone(const net::Record& peer, GoneReason reason) override GRADWIRE_EXCLUDES(mutex_);
+  void begins_to_leave() override GRADWIRE_EXCLUDES(mutex_);
   void leaving() override GRADWIRE_EXCLUDES(mutex_);
   void closed() override GRADWIRE_EXCLUDES(mutex_);
 
@@ -166,6 +167,7 @@ class References : public Passenger, public std::enable_shared_from_this<Referen
   // What the next tidying looks at.
   std::vector<Id> unused_ GRADWIRE_GUARDED_BY(mutex_);
   bool tidying_ GRADWIRE_GUARDED_BY(mutex_) = false;
+  bool leaves_ GRADWIRE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace gradwire

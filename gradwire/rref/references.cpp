@@ -207,6 +207,7 @@ void References::tidy_soon() {
 
 // Releases go together: one message for each owner.
 void References::tidy() {
+  MutexLock tidying(tidying_mutex_);
   Errands errands;
   {
     MutexLock lock(mutex_);

@@ -146,13 +146,16 @@ class References : public Passenger, public std::enable_shared_from_this<Referen
   std::shared_ptr<Reference> holders_handle(Id id, Held& held) GRADWIRE_REQUIRES(mutex_);
 
   void tidy_soon() GRADWIRE_REQUIRES(mutex_);
-  void tidy() GRADWIRE_EXCLUDES(mutex_);
+  void tidy() GRADWIRE_EXCLUDES(tidying_mutex_, mutex_);
   void carry_out(Errands errands) GRADWIRE_EXCLUDES(mutex_);
   Id next_id() GRADWIRE_REQUIRES(mutex_) { return {self().incarnation, ++counter_}; }
   const net::Record& self() const { return place_.exchange->record(); }
 
   const Place place_;
 
+  // Held through a whole tidying: when begins_to_leave returns, also what the loop was releasing has been sent. Before
+  // a session's lock and mutex_.
+  Mutex tidying_mutex_;
   Mutex mutex_;
   bool closed_ GRADWIRE_GUARDED_BY(mutex_) = false;
   uint64_t counter_ GRADWIRE_GUARDED_BY(mutex_) = 0;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <thread>
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -12,6 +13,7 @@
 
 #include "gradwire/gradwire.h"
 #include "gradwire/rpc/call_messages.h"
+#include "gradwire/rpc/exchange.h"
 #include "gradwire/testing/cluster.h"
 
 #include "tests/support/thrown.h"
@@ -45,7 +47,8 @@ struct Log {
 // before it is used; and makes a text current in the function.
 class Rider : public Passenger {
  public:
-  explicit Rider(std::shared_ptr<Log> log) : log_(std::move(log)) {}
+  Rider(std::shared_ptr<Log> log, std::shared_ptr<Exchange> exchange)
+      : log_(std::move(log)), exchange_(std::move(exchange)) {}
   uint8_t number() const override { return 200; }
 
   std::unique_ptr<Ticket> prepare(const net::Message& message, const std::shared_ptr<const net::Record>& to) override {
@@ -86,9 +89,13 @@ class Rider : public Passenger {
   }
 
   void peer_gone(const net::Record& peer, GoneReason) override { log_->add(peer.name + " gone"); }
+  void begins_to_leave() override { log_->add(exchange_->record().name + " begins to leave"); }
+  void leaving() override { log_->add(exchange_->record().name + " leaves"); }
+  void closed() override { log_->add("closed"); }
 
  private:
   const std::shared_ptr<Log> log_;
+  const std::shared_ptr<Exchange> exchange_;
 };
 
 Registry make_registry(const std::shared_ptr<Log>& log) {
@@ -98,7 +105,7 @@ Registry make_registry(const std::shared_ptr<Log>& log) {
     return x.neg();
   });
   registry.add(has_grad_mode, [] { return c10::GradMode::is_enabled(); });
-  registry.add_passenger([log](const PassengerPlace&) { return std::make_shared<Rider>(log); });
+  registry.add_passenger([log](const PassengerPlace& place) { return std::make_shared<Rider>(log, place.exchange); });
   return registry;
 }
 
@@ -151,6 +158,20 @@ TEST(Passenger, ASectionThatCannotBeReadFailsTheCallInsteadOfHangingIt) {
   }
   log->unreadable = net::MessageType{};
   EXPECT_TRUE(cluster[0].peer(1).call(negate, at::ones({2})).get().equal(at::full({2}, -1.0)));
+}
+
+TEST(Passenger, HearsThatItsWorkerBeginsToLeaveBeforeTheOthersAreReady) {
+  auto log = std::make_shared<Log>();
+  Cluster cluster(2, make_registry(log));
+  std::unique_ptr<Worker> worker0 = cluster.take("worker0");
+  std::thread leaves([&] { worker0->leave(); });
+  EXPECT_TRUE(testing::eventually([&] { return log->count("worker0 begins to leave") == 1; }));
+  EXPECT_EQ(log->count("worker0 leaves"), 0U);  // worker1 has not been asked yet
+  cluster[1].leave();
+  leaves.join();
+  EXPECT_EQ(log->count("worker1 begins to leave"), 1U);
+  EXPECT_EQ(log->count("worker0 leaves"), 1U);
+  EXPECT_EQ(log->count("closed"), 2U);
 }
 
 }  // namespace

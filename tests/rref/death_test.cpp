@@ -9,7 +9,10 @@
 #include <gtest/gtest.h>
 
 #include "gradwire/gradwire.h"
+#include "gradwire/rref/reference_section.h"
+#include "gradwire/rref/references.h"
 #include "gradwire/testing/cluster.h"
+#include "gradwire/wire/id.h"
 
 #include "tests/support/wait.h"
 
@@ -17,6 +20,7 @@ namespace gradwire {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::AllOf;
 using testing::Cluster;
 using testing::eventually;
 using ::testing::HasSubstr;
@@ -68,10 +72,11 @@ Registry make_registry() {
   return registry;
 }
 
-class ReferenceDeath : public ::testing::Test {
+class ReferenceCluster : public ::testing::Test {
  protected:
-  ReferenceDeath() : cluster(4, make_registry(), {.peer_timeout = 400ms}) {}
-  ~ReferenceDeath() override {
+  explicit ReferenceCluster(std::chrono::milliseconds peer_timeout)
+      : cluster(4, make_registry(), {.peer_timeout = peer_timeout}) {}
+  ~ReferenceCluster() override {
     const std::scoped_lock lock(mutex);
     kept.clear();
   }
@@ -79,6 +84,17 @@ class ReferenceDeath : public ::testing::Test {
     return eventually([&] { return cluster[rank].debug().owned.size() == owned; });
   }
   Cluster cluster;
+};
+
+class ReferenceDeath : public ReferenceCluster {
+ protected:
+  ReferenceDeath() : ReferenceCluster(400ms) {}
+};
+
+// Where no one dies but by kill().
+class PatientReferenceDeath : public ReferenceCluster {
+ protected:
+  PatientReferenceDeath() : ReferenceCluster(60s) {}
 };
 
 // The owner dies: every operation fails with OwnerGoneError, at once, and it may not be passed on.
@@ -218,8 +234,7 @@ TEST_F(ReferenceDeath, RN_AGiverLetsGoAlsoWhenTheOwnerIsDeadToTheChild) {
 }
 
 // RN: also a child whose Adopt came too late, because nothing is there any more, answers its giver.
-TEST(PatientReferenceDeath, RN_AGiverLetsGoAlsoWhenTheOwnerSaysLost) {
-  testing::Cluster cluster(4, make_registry(), {.peer_timeout = 60s});
+TEST_F(PatientReferenceDeath, RN_AGiverLetsGoAlsoWhenTheOwnerSaysLost) {
   std::optional<RRef<at::Tensor>> r = cluster[0].peer(1).remote(scale, at::ones({2}), 2.0);
   r->to_here();
   // worker2 holds what the owner, worker1, does not know of, and deletes with worker0.
@@ -270,16 +285,62 @@ TEST_F(ReferenceDeath, ALinkThatBreaksLosesNothing) {
       [&] { return cluster[0].debug().empty() && cluster[1].debug().empty() && cluster[2].debug().empty(); }));
 }
 
-TEST(ReferenceLeaving, DoesNotTellOfWhatWasDroppedJustBefore) {
-  FLAGS_caffe2_log_level = 1;  // warnings
-  Cluster cluster(2, make_registry());
+// R1: a fork is released by its holder, or by nobody.
+TEST_F(PatientReferenceDeath, R1_AReleaseFromAnotherThanTheHolderIsIgnored) {
+  const RRef<at::Tensor> r = cluster[0].peer(1).remote(scale, at::ones({2}), 2.0);
+  r.to_here();
+  const Reference& reference = *r.reference();
+  wire::ByteWriter head;
+  wire::put_id(head, reference.id());
+  wire::put_id(head, Id{.maker = reference.id().maker, .counter = reference.id().counter + 1});  // the creator's fork
+  const std::string release = head.take();
+  const auto release_from = [&](int rank) {
+    const RRef<at::Tensor> any = cluster[rank].share(at::ones({1}));
+    any.reference()->table()->place().exchange->tell(
+        *reference.owner(), net::Message{.type = release_type, .head = release, .payload = {}});
+    cluster[rank].peer(1).call(scale, at::ones({1}), 1.0).get();  // after it, in the session's order
+  };
+  release_from(2);
+  EXPECT_EQ(cluster[1].debug().owned.at(0).holders, std::vector<std::string>{"worker0"});
+  EXPECT_TRUE(r.to_here().equal(at::full({2}, 2.0)));
+  release_from(0);  // the same bytes, from the holder
+  EXPECT_TRUE(left(1, 0));
+}
+
+// What was dropped just before is released before the worker asks the others to leave, or they take it for forgotten.
+TEST_F(PatientReferenceDeath, BeginningToLeaveReleasesAtOnceWhatWasDropped) {
+  const std::shared_ptr<References> table = cluster[0].share(at::ones({1})).reference()->table();
   std::vector<RRef<at::Tensor>> all;
   for (int i = 0; i < 30; ++i) all.push_back(cluster[0].peer(1).remote(scale, at::ones({2}), 2.0));
   for (const RRef<at::Tensor>& r : all) r.to_here();
-  ::testing::internal::CaptureStderr();
   all.clear();
-  cluster.leave();
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), Not(HasSubstr("still hold")));
+  table->begins_to_leave();
+  cluster[0].peer(1).call(scale, at::ones({1}), 1.0).get();  // after the releases, in the session's order
+  EXPECT_TRUE(cluster[1].debug().empty()) << cluster[1].debug();
+}
+
+TEST_F(PatientReferenceDeath, LeavingTellsOfTwentyThatOthersStillHoldAndCountsTheRest) {
+  FLAGS_caffe2_log_level = 1;  // warnings
+  const RRef<at::Tensor> own = cluster[1].share(at::ones({1}));
+  std::vector<RRef<at::Tensor>> held;
+  const auto told = [&] {
+    ::testing::internal::CaptureStderr();
+    own.reference()->table()->leaving();
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const RRef<at::Tensor> of_another = cluster[1].peer(2).remote(scale, at::ones({2}), 2.0);
+  EXPECT_EQ(told(), "") << "what the owner alone has is no one's loss, and what it holds of others is not lost";
+  for (int i = 0; i < 25; ++i) held.push_back(cluster[0].peer(1).remote(scale, at::ones({2}), 2.0));
+  for (const RRef<at::Tensor>& r : held) r.to_here();
+  const std::string many = told();
+  EXPECT_THAT(many, HasSubstr("worker1 leaves, and drops what others still hold of it"));
+  EXPECT_THAT(many, AllOf(HasSubstr("and 5 more"), Not(HasSubstr("of worker2"))));
+  size_t lines = 0;
+  for (size_t at = many.find("owned"); at != std::string::npos; at = many.find("owned", at + 1)) ++lines;
+  EXPECT_EQ(lines, 20U) << many;
+  held.erase(held.begin() + 20, held.end());
+  EXPECT_TRUE(left(1, 21));
+  EXPECT_THAT(told(), AllOf(HasSubstr("still hold"), Not(HasSubstr("more"))));
 }
 
 TEST_F(ReferenceDeath, LeavingDropsWhatRemainsAndAHandleOutlivesItsWorker) {

@@ -25,8 +25,8 @@ class LocalPass {
   struct Host {
     // Waits until the pass has a gradient or has failed, at most so long.
     std::function<void(net::Duration)> wait;
-    // B3: the gradient of a hop that was received here. Whether this worker has more to compute.
-    std::function<void(const ReceivedHop&, Tensors, bool busy)> send_back;
+    // B3: the gradient of a hop that was received here. Written at once, or together with what follows soon.
+    std::function<void(const ReceivedHop&, Tensors, bool at_once)> send_back;
     // Writes what was sent back.
     std::function<void()> flush;
   };

@@ -148,8 +148,8 @@ void Passes::run_engine(Pass& pass, const torch::autograd::edge_list& roots, con
     wait(pass, [&] { return pass.has_arrived() || pass.failed(); }, until);
     if (until == deadline && !pass.has_arrived()) pass.check_in_time();
   };
-  host.send_back = [&](const ReceivedHop& hop, std::vector<at::Tensor> tensors, bool busy) {
-    send_back(pass, hop, std::move(tensors), busy);
+  host.send_back = [&](const ReceivedHop& hop, std::vector<at::Tensor> tensors, bool at_once) {
+    send_back(pass, hop, std::move(tensors), at_once);
   };
   host.flush = [&] { flush(pass); };
   LocalPass local(pass, std::move(host));
@@ -166,7 +166,7 @@ void Passes::run_engine(Pass& pass, const torch::autograd::edge_list& roots, con
   }
 }
 
-void Passes::send_back(Pass& pass, const ReceivedHop& hop, std::vector<at::Tensor> gradients, bool busy) {
+void Passes::send_back(Pass& pass, const ReceivedHop& hop, std::vector<at::Tensor> gradients, bool at_once) {
   pass.check();
   if (std::ranges::none_of(gradients, [](const at::Tensor& gradient) { return gradient.defined(); })) gradients.clear();
   // Within this worker nothing is sent, and a graph of the gradients goes on as it is.
@@ -184,8 +184,7 @@ void Passes::send_back(Pass& pass, const ReceivedHop& hop, std::vector<at::Tenso
   net::Message gradient = message(gradient_type, pass.context().id(), pass.id(), std::move(rest));
   gradient.payload.tensors = std::move(gradients);
   send_later(pass, *hop.sender, std::move(gradient));
-  // While there is more to compute here, the other is to begin; else what follows goes with it.
-  if (busy) flush(pass);
+  if (at_once) flush(pass);
 }
 
 void Passes::send_later(Pass& pass, const net::Record& to, net::Message message) {

@@ -72,7 +72,7 @@ class Passes {
   void pass_failure_on(const std::vector<Ancestor>& given, Id context, Id pass, const std::exception_ptr& cause);
   void run_engine(Pass& pass, const torch::autograd::edge_list& roots, const std::vector<at::Tensor>& gradients,
                   Walk walk, net::Time deadline);
-  void send_back(Pass& pass, const ReceivedHop& hop, std::vector<at::Tensor> gradients, bool busy);
+  void send_back(Pass& pass, const ReceivedHop& hop, std::vector<at::Tensor> gradients, bool at_once);
   void refuse(const RecordPointer& root, Id context, Id pass, const std::exception_ptr& why);
   std::shared_ptr<Frame> find(Id context);
   // Written by `flush`, together with others. Throws PeerGoneError.

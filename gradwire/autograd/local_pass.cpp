@@ -135,10 +135,15 @@ void LocalPass::run(const edge_list& roots, const Tensors& gradients, Walk walk)
     root->add_next_edge(roots[i]);
     root->gradients.push_back(gradients[i]);
   }
+  while (std::optional<ArrivedGradient> gradient = pass_.take()) {
+    const uint64_t hop = gradient->hop;
+    there_.emplace(hop, unpack(*std::move(gradient)));
+  }
   for (const auto& [hop, sent] : pass_.planned()) {
+    const auto there = there_.find(hop);
     for (uint32_t i = 0; i < sent.node->num_inputs(); ++i) {
       root->add_next_edge(Edge(sent.node, i));
-      root->gradients.emplace_back();
+      root->gradients.push_back(there != there_.end() ? std::move(there->second[i]) : at::Tensor());
     }
   }
   pump_ = make_node<PumpNode>(*this);
@@ -168,6 +173,7 @@ void LocalPass::prepare(const std::shared_ptr<GraphTask>& task) {
   // They are captured, which alone would not run them.
   for (RecvNode* received : received_) task->exec_info_[received].needed_ = true;
   for (const auto& [hop, sent] : pass_.planned()) {
+    if (there_.contains(hop)) continue;
     // One that leads nowhere is not run: its gradient is received, and dropped.
     auto info = task->exec_info_.find(sent.node.get());
     if (info == task->exec_info_.end() || !info->second.should_execute()) continue;
@@ -221,7 +227,8 @@ void LocalPass::evaluate(Node& node) {
   Engine::get_default_engine().evaluate_function(task_, &node, nothing, task_->cpu_ready_queue_);
 }
 
-void LocalPass::hand_over(ArrivedGradient gradient) {
+// Throws what is wrong with it.
+LocalPass::Tensors LocalPass::unpack(ArrivedGradient gradient) {
   const ContextState::Sent& sent = pass_.planned().at(gradient.hop);
   const std::string& from = sent.receiver->name;
   if (gradient.message) {
@@ -232,8 +239,6 @@ void LocalPass::hand_over(ArrivedGradient gradient) {
     gradient.message->luggage.unload(payload);
     gradient.tensors = std::move(payload.tensors);
   }
-  auto found = arrivals_.find(gradient.hop);
-  if (found == arrivals_.end()) return;
   const size_t count = sent.node->num_inputs();
   if (gradient.tensors.empty()) gradient.tensors.resize(count);  // nothing came of it
   if (gradient.tensors.size() != count)
@@ -250,9 +255,17 @@ void LocalPass::hand_over(ArrivedGradient gradient) {
                       from, fmt::join(tensor.sizes(), ", "), tensor.dtype().name(), metadata.dtype().name()),
           from);
   }
+  return std::move(gradient.tensors);
+}
+
+void LocalPass::hand_over(ArrivedGradient gradient) {
+  const uint64_t hop = gradient.hop;
+  Tensors tensors = unpack(std::move(gradient));
+  auto found = arrivals_.find(hop);
+  if (found == arrivals_.end()) return;
   const NodePointerTo<ArrivalNode> arrival = std::move(found->second);
   arrivals_.erase(found);
-  arrival->gradients = std::move(gradient.tensors);
+  arrival->gradients = std::move(tensors);
   evaluate(*arrival);
 }
 

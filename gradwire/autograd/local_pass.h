@@ -50,6 +50,7 @@ class LocalPass {
   class ArrivalNode;
   void prepare(const std::shared_ptr<torch::autograd::GraphTask>& task);
   void pump();
+  Tensors unpack(ArrivedGradient gradient);
   void hand_over(ArrivedGradient gradient);
   void evaluate(torch::autograd::Node& node);
 
@@ -57,6 +58,7 @@ class LocalPass {
   const Host host_;
   std::vector<RecvNode*> received_;
   std::shared_ptr<torch::autograd::GraphTask> task_;
+  std::map<uint64_t, Tensors> there_;                        // of the sends whose gradients came before it ran
   std::map<uint64_t, NodePointerTo<ArrivalNode>> arrivals_;  // of the sends that are waited for
   NodePointerTo<PumpNode> pump_;
   NodePointerTo<ArrivalNode> pump_again_;

@@ -10,6 +10,7 @@ namespace gradwire::autograd {
 namespace {
 
 using ::testing::AllOf;
+using testing::eventually;
 using ::testing::HasSubstr;
 
 TEST_F(Backward, C1_WhatTheRootsDoNotDependOnTakesNoPart) {
@@ -217,6 +218,31 @@ TEST_F(Backward, DoesNotShareGradientsThatTorchGivesTwice) {
   EXPECT_TRUE(same(context.gradient(z), threes(1)));
 }
 
+// A hook may take long, or wait for what others compute: what they need has been written before.
+TEST_F(Backward, AHookOfAParametersGradientMayWaitForWhatTheOthersCompute) {
+  static std::atomic<bool> computed = false;
+  static std::atomic<bool> seen = false;
+  struct Waits : torch::autograd::PostAccumulateGradHook {
+    void operator()(const torch::autograd::Variable&) override {
+      seen = eventually([] { return computed.load(); });
+    }
+  };
+  constexpr Function<at::Tensor(at::Tensor)> hooked{"hooked"};
+  Registry registry;
+  registry.add(hooked, [](const at::Tensor& given) {
+    const at::Tensor parameter = leaf(3);
+    torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<Waits>());
+    return given.mul(parameter);
+  });
+  computed = seen = false;
+  testing::Cluster two(2, registry);
+  Context context(two[0]);
+  const at::Tensor sent = x.mul(2);
+  sent.register_hook([](const at::Tensor&) { computed = true; });
+  context.backward(two[0].peer(1).call(hooked, sent).get().sum());
+  EXPECT_TRUE(seen);
+}
+
 TEST_F(Backward, RunsSeveralPassesOverOneContextAtOnce) {
   Context context(worker);
   std::vector<at::Tensor> roots;
@@ -239,6 +265,25 @@ TEST_F(Backward, FastTakesEveryHopOfTheContext) {
     EXPECT_TRUE(same(weight_gradient_at(worker, "worker2").detach(), threes(90)));
   }
   EXPECT_TRUE(nothing_left(cluster, {0, 1, 2}));
+}
+
+// The creator takes part like any other.
+TEST_F(Backward, FastCanBeginAtAWorkerThatDidNotMakeTheContext) {
+  Registry registry = functions_of_passes();
+  constexpr Function<void(at::Tensor)> fast_there{"fast_there"};
+  registry.add(fast_there, [](const at::Tensor& given) {
+    const at::Tensor y = Worker::current().peer("worker2").call(times_weight, given.mul(weight())).get();
+    Context::current().backward(y.sum(), {.mode = Mode::fast});
+  });
+  testing::Cluster three(3, registry);
+  {
+    Context context(three[0]);
+    three[0].peer(1).call(fast_there, x.mul(2)).get();
+    EXPECT_TRUE(same(context.gradient(x), threes(18)));
+    EXPECT_TRUE(same(weight_gradient_at(three[0], "worker1"), threes(30)));
+    EXPECT_TRUE(same(weight_gradient_at(three[0], "worker2"), threes(30)));
+  }
+  EXPECT_TRUE(nothing_left(three, {0, 1, 2}));
 }
 
 TEST_F(Backward, FastTakesHopsWithinAParticipant) {

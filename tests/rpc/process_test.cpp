@@ -25,6 +25,7 @@ using namespace std::chrono_literals;
 using testing::StoreFile;
 
 constexpr Function<at::Tensor(at::Tensor, double)> scale{"scale"};
+constexpr Function<at::Tensor(int, at::Tensor)> twice_at{"twice_at"};
 constexpr Function<int(int)> bounce{"bounce"};
 constexpr Function<int64_t()> process_id{"process_id"};
 constexpr Function<void()> hold{"hold"};
@@ -32,6 +33,8 @@ constexpr Function<void()> hold{"hold"};
 Registry make_registry() {
   Registry registry;
   registry.add(scale, [](const at::Tensor& x, double by) { return x.mul(by); });
+  registry.add(twice_at,
+               [](int rank, const at::Tensor& x) { return Worker::current().peer(rank).call(scale, x, 2.0).get(); });
   registry.add(bounce, [](int left) -> int {
     if (left == 0) return 0;
     Worker& here = Worker::current();
@@ -118,6 +121,71 @@ TEST(Processes, AStoppedPeerTimesOutCallsAndGoesOnWhenItWakes) {
   EXPECT_TRUE(later.get().equal(at::full({1}, 3.0)));
   worker->leave();
   EXPECT_EQ(other->wait(), 0);
+}
+
+TEST(Processes, StoppedAtRandomMomentsLoseNothingIfTheyWakeInTime) {
+  StoreFile store;
+  std::vector<std::unique_ptr<testing::Process>> others;
+  for (int rank = 1; rank < 4; ++rank) others.push_back(start(rank, 4, store));
+  auto worker = Worker::join(make_registry(), {.rank = 0, .world_size = 4, .store_file = store.path});
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  const auto any_other = [&] { return 1 + static_cast<int>(random() % 3); };
+  const int rounds = testing::campaign(10);
+  for (int round = 0; round < rounds; ++round) {
+    testing::Process& victim = *others[random() % others.size()];
+    std::vector<Future<at::Tensor>> calls;
+    const uint64_t when = random() % 60;
+    const uint64_t until = when + random() % 60;
+    for (uint64_t i = 0; i < 60; ++i) {
+      if (i == when) victim.stop();
+      if (i == until) victim.signal(SIGCONT);
+      const at::Tensor x = at::full({random() % 4 == 0 ? 200'000 : 4}, static_cast<double>(i));
+      calls.push_back(worker->peer(any_other()).call(twice_at, any_other(), x));
+    }
+    if (until >= 60) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 30));
+      victim.signal(SIGCONT);
+    }
+    for (size_t i = 0; i < calls.size(); ++i)
+      EXPECT_TRUE(calls[i].get().eq(2.0 * static_cast<double>(i)).all().item<bool>());
+  }
+  worker->leave();
+  for (auto& other : others) EXPECT_EQ(other->wait(), 0);
+}
+
+// One that was silent for too long is dead, also if it wakes: its name belongs to the next who comes.
+TEST(Processes, StoppedForTooLongAreDeadAndStaySo) {
+  StoreFile store;
+  const auto serve_impatiently = [](testing::Child& me) {
+    auto worker =
+        Worker::join(make_registry(), {.rank = 1, .world_size = 2, .store_file = me.argument(), .peer_timeout = 2s});
+    me.say("joined");
+    worker->leave();
+    return 0;
+  };
+  auto old = testing::Processes().start(serve_impatiently, store.path);
+  auto worker =
+      Worker::join(make_registry(), {.rank = 0, .world_size = 2, .store_file = store.path, .peer_timeout = 2s});
+  const Peer gone = worker->peer(1);
+  EXPECT_EQ(gone.call(process_id).get(), old->id());
+  old->stop();
+  try {
+    gone.call(process_id).get();
+    FAIL();
+  } catch (const PeerGoneError& error) {
+    EXPECT_EQ(error.reason(), GoneReason::died);
+  }
+  auto next = testing::Processes().start(serve_impatiently, store.path);
+  next->expect("joined");
+  EXPECT_EQ(worker->peer(1).call(process_id).get(), next->id());
+  old->signal(SIGCONT);
+  EXPECT_EQ(old->wait(), 0);
+  EXPECT_THROW(gone.call(process_id).get(), PeerGoneError);
+  EXPECT_EQ(worker->peer(1).call(process_id).get(), next->id());
+  worker->leave();
+  EXPECT_EQ(next->wait(), 0);
 }
 
 // The variables of a process are destroyed after Gradwire's threads have ended.

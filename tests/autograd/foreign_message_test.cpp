@@ -1,0 +1,153 @@
+// Messages that the protocol does not allow, as a broken peer might send them: they change nothing that is not the
+// sender's, and what cannot be used is an error in words.
+#include <ATen/ops/ones.h>
+
+#include "gradwire/autograd/context_messages.h"
+#include "gradwire/autograd/pass.h"
+#include "gradwire/wire/id.h"
+
+#include "tests/autograd/backward_support.h"
+
+namespace gradwire::autograd {
+namespace {
+
+using ::testing::AllOf;
+using testing::eventually;
+using ::testing::HasSubstr;
+
+class ForeignMessages : public Backward {
+ protected:
+  // Also waits until it has arrived.
+  void tell(int from, int to, net::MessageType type, wire::ByteWriter head, Tensors tensors = {}) {
+    net::Message message{.type = type, .head = head.take(), .payload = {}};
+    message.payload.tensors = std::move(tensors);
+    const SurroundingsGuard outside{Surroundings()};  // the context that is current here is another worker's
+    Contexts::of(WorkerAccess::core(cluster[from]))
+        ->place()
+        .exchange->tell(WorkerAccess::core(cluster[to]).endpoint()->record(), std::move(message));
+    cluster[from].peer(to).call(twice, at::ones({1})).get();  // arrives after it
+  }
+  static wire::ByteWriter ids(Id context, std::optional<Id> pass = {}) {
+    wire::ByteWriter head;
+    wire::put_id(head, context);
+    if (pass) wire::put_id(head, *pass);
+    return head;
+  }
+  std::shared_ptr<ContextState> state_at(int rank, Id context) {
+    return Contexts::of(WorkerAccess::core(cluster[rank]))->find(context)->context;
+  }
+};
+
+// A pass that waits for worker1, and what is sent to it meanwhile.
+class ForeignGradients : public ForeignMessages {
+ protected:
+  void begin() {
+    y = peer(1).call(slow_backward, x).get();
+    runs = std::async(std::launch::async, [this] { context.backward(y.sum()); });
+    ASSERT_TRUE(eventually([&] { return counts(cluster[1]).passes == 1; }));
+  }
+  void send_gradient(int from, const Tensors& tensors) {
+    const std::shared_ptr<Pass> pass = state_at(0, context.id())->passes().at(0);
+    wire::ByteWriter head = ids(context.id(), pass->id());
+    head.put(pass->planned().begin()->first);
+    head.put(false);  // not a fast one
+    tell(from, 0, gradient_type, std::move(head), tensors);
+  }
+  Context context{worker};
+  at::Tensor y;
+  std::future<void> runs;
+};
+
+TEST_F(ForeignGradients, OfAnotherShapeFailThePassInWords) {
+  begin();
+  send_gradient(1, {at::ones({2, 2}, at::kDouble)});
+  EXPECT_THAT(thrown<InvalidArgumentError>([&] { runs.get(); }), HasSubstr("worker1 sent a gradient of shape [2, 2]"));
+  slow_gate().set_value();
+}
+
+// It could be summed up to the shape, and would be wrong.
+TEST_F(ForeignGradients, OfAShapeThatBroadcastsFailThePassToo) {
+  begin();
+  send_gradient(1, {at::ones({4, 3}, at::kDouble)});
+  EXPECT_THAT(thrown<InvalidArgumentError>([&] { runs.get(); }), HasSubstr("worker1 sent a gradient of shape [4, 3]"));
+  slow_gate().set_value();
+}
+
+TEST_F(ForeignGradients, OfAnotherTypeFailThePassInWords) {
+  begin();
+  send_gradient(1, {at::ones({3}, at::kFloat)});
+  EXPECT_THAT(thrown<InvalidArgumentError>([&] { runs.get(); }), HasSubstr("type float for a tensor of type double"));
+  slow_gate().set_value();
+}
+
+TEST_F(ForeignGradients, OfAnotherNumberFailThePassInWords) {
+  begin();
+  send_gradient(1, {at::ones({3}, at::kDouble), at::ones({3}, at::kDouble)});
+  EXPECT_THAT(thrown<InvalidArgumentError>([&] { runs.get(); }), HasSubstr("worker1 sent 2 gradients for 1 tensors"));
+  slow_gate().set_value();
+}
+
+TEST_F(ForeignGradients, FromAnotherThanTheHopsReceiverAreDropped) {
+  begin();
+  send_gradient(2, {threes(100)});
+  slow_gate().set_value();
+  runs.get();
+  EXPECT_TRUE(same(context.gradient(x), threes(1)));
+}
+
+TEST_F(ForeignMessages, OnlyItsCreatorEndsAContext) {
+  Context context(worker);
+  const at::Tensor y = peer(1).call(times_weight, x).get();
+  tell(2, 1, end_type, ids(context.id()));
+  EXPECT_FALSE(counts(cluster[1]).ending);
+  context.backward(y.sum());
+  EXPECT_TRUE(same(context.gradient(x), threes(3)));
+}
+
+TEST_F(ForeignMessages, OnlyItsRootBeginsAPass) {
+  Context context(worker);
+  const at::Tensor y = peer(1).call(times_weight, x).get();
+  const auto begin = [&](int from) {
+    wire::ByteWriter head = ids(context.id(), Id{.maker = worker.self().incarnation(), .counter = 1'000'000});
+    head.put(false);
+    head.put(false);
+    encode(head, std::vector<uint64_t>{});
+    tell(from, 1, begin_type, std::move(head));
+  };
+  begin(2);
+  EXPECT_EQ(counts(cluster[1]).passes, 0);
+  begin(0);  // the same bytes, from the root
+  EXPECT_EQ(counts(cluster[1]).passes, 1);
+}
+
+// AN: what its creator does not have any more has ended.
+TEST(Context, AN_ItsCreatorDoesNotMakeItAgain) {
+  static std::promise<void> gate;
+  static std::promise<std::string> answer;
+  gate = {};
+  answer = {};
+  Registry registry = common_functions();
+  constexpr Function<void(at::Tensor)> calls_back_late{"calls_back_late"};
+  registry.add(calls_back_late, [](const at::Tensor& given) {
+    gate.get_future().wait();
+    try {
+      Worker::current().peer("worker0").call(times_weight, given).get();
+      answer.set_value("taken");
+    } catch (const NotFoundError& error) {
+      answer.set_value(error.what());
+    }
+  });
+  testing::Cluster cluster(2, registry);
+  {
+    Context context(cluster[0]);
+    const Peer other = cluster[0].peer(1).with_timeout(std::chrono::milliseconds(20));
+    EXPECT_THROW(other.call(calls_back_late, leaf(2)).get(), TimeoutError);
+  }
+  EXPECT_TRUE(nothing_left(cluster, {0}));
+  gate.set_value();
+  EXPECT_THAT(answer.get_future().get(), AllOf(HasSubstr("worker0"), HasSubstr("has ended")));
+  EXPECT_TRUE(nothing_left(cluster, {0, 1}));
+}
+
+}  // namespace
+}  // namespace gradwire::autograd

@@ -45,7 +45,8 @@ void Events::wait(std::optional<Clock::time_point> until) {
   const int count = ::epoll_wait(poller_.get(), events.data(), static_cast<int>(events.size()), timeout);
   if (count < 0 && errno != EINTR) throw std::system_error(errno, std::generic_category(), "epoll_wait");
   for (int i = 0; i < count; ++i) {
-    const auto found = watched_.find(events[static_cast<size_t>(i)].data.u64);
+    const uint64_t watch = events[static_cast<size_t>(i)].data.u64;  // a copy: the kernel's struct is packed
+    const auto found = watched_.find(watch);
     if (found == watched_.end()) continue;
     const std::function<void()> action = found->second.action;  // it may unwatch itself
     action();

@@ -104,7 +104,7 @@ Delivery Inbox::open(uint64_t number, std::string_view payload) {
     uint64_t segment = 0;
     uint64_t size = 0;
   };
-  std::vector<Part> parts;
+  c10::SmallVector<Part, 4> parts;
   parts.reserve(part_count);
   const auto add_part = [&](uint64_t size) {
     Part part{Placement{placements.take<uint8_t>()}, placements.take<uint64_t>(), size};
@@ -182,6 +182,7 @@ Delivery Inbox::open(uint64_t number, std::string_view payload) {
   };
   try {
     take_memory(body_size, nullptr, &arrival->body_);
+    arrival->parts_.reserve(arrival->descriptions_.size());
     for (const wire::TensorDescription& description : arrival->descriptions_) {
       auto& memory = arrival->parts_.emplace_back();
       for (const auto& part : description.parts) take_memory(part.byte_count, &memory.emplace_back(), nullptr);

@@ -18,6 +18,20 @@ void put_placement(std::string& to, Placement placement, uint64_t segment = 0) {
   to += writer.bytes();
 }
 
+// Of the frame, and a little more: it is to grow once.
+size_t expected_size(const Message& message, const std::vector<wire::FlatTensor>& tensors) {
+  size_t descriptions = 0;
+  size_t in_frame = message.payload.bytes.size();
+  for (const wire::FlatTensor& tensor : tensors) {
+    descriptions += 64 + sizeof(int64_t) * tensor.description.sizes.size();
+    for (const auto& part : tensor.description.parts) {
+      descriptions += placement_size;
+      if (part.byte_count <= in_frame_limit) in_frame += part.byte_count;
+    }
+  }
+  return frame_header_size + 64 + message.head.size() + descriptions + std::min(in_frame, in_frame_limit);
+}
+
 void set_payload_size(std::string& frame) {
   const auto payload_size = static_cast<uint32_t>(frame.size() - frame_header_size);
   std::memcpy(frame.data(), &payload_size, sizeof payload_size);
@@ -60,7 +74,7 @@ std::shared_ptr<Outgoing> encode_message(Message&& message, SegmentPool* segment
 
   wire::ByteWriter writer;
   std::string& frame = writer.bytes();
-  frame.reserve(frame_header_size + 64 + message.head.size() + std::min(message.payload.bytes.size(), in_frame_limit));
+  frame.reserve(expected_size(message, flat));
   encode(frame, FrameHeader{.kind = FrameKind::message});
   writer.put(static_cast<uint16_t>(message.type));
   writer.put(uint32_t{0});  // what boards later
@@ -74,7 +88,7 @@ std::shared_ptr<Outgoing> encode_message(Message&& message, SegmentPool* segment
   outgoing->placements_at = frame.size();
   size_t in_frame = 0;
   uint32_t part = 0;
-  std::vector<const at::Tensor*> small;
+  c10::SmallVector<const at::Tensor*, 8> small;
   const bool small_bytes = message.payload.bytes.size() <= in_frame_limit;
   if (small_bytes) {
     in_frame = message.payload.bytes.size();

@@ -63,6 +63,7 @@ void Calls::start(std::shared_ptr<const net::Record> peer, const Target& target,
     ++counts_[incarnation].sent;
   }
   wire::ByteWriter head;
+  head.bytes().reserve(32 + target.name.size() + target.detail.size());
   head.put(call);
   head.put(static_cast<uint8_t>(target.kind));
   head.put_string(target.name);

@@ -35,19 +35,25 @@ void FutureState::announce() {
 }
 
 void FutureState::resolve() {
-  std::call_once(decoded_, [this] {
-    if (!arrival_) return;
-    try {
-      wire::Payload payload = arrival_->take();
-      luggage_.unload(payload);
-      decode(std::move(payload));
-    } catch (...) {
-      error_ = std::current_exception();
-    }
-    arrival_.reset();
-    luggage_ = {};
-  });
+  if (!decoded_.load(std::memory_order_acquire)) {
+    MutexLock lock(decoding_);
+    if (!decoded_.load(std::memory_order_relaxed)) decode_arrived();
+    decoded_.store(true, std::memory_order_release);
+  }
   if (error_) std::rethrow_exception(error_);
+}
+
+void FutureState::decode_arrived() {
+  if (!arrival_) return;
+  try {
+    wire::Payload payload = arrival_->take();
+    luggage_.unload(payload);
+    decode(std::move(payload));
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+  arrival_.reset();
+  luggage_ = {};
 }
 
 void FutureState::wait() {

@@ -5,7 +5,6 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -55,12 +54,14 @@ class FutureState : public std::enable_shared_from_this<FutureState> {
   bool claim() { return !claimed_.exchange(true); }
   void announce() GRADWIRE_EXCLUDES(mutex_);
   // Once done: decodes what arrived, the first time, on the thread that wants it; throws the error if it is one.
-  void resolve();
+  void resolve() GRADWIRE_EXCLUDES(decoding_);
   virtual void decode(wire::Payload&& payload) = 0;
   // How an error looks to those who wait for this.
   virtual std::exception_ptr seen(std::exception_ptr error) { return error; }
 
  private:
+  void decode_arrived();
+
   const std::shared_ptr<net::Runtime> runtime_;
   std::shared_ptr<net::Session> session_;
   std::weak_ptr<class Calls> calls_;
@@ -72,7 +73,9 @@ class FutureState : public std::enable_shared_from_this<FutureState> {
   std::exception_ptr error_;
   std::shared_ptr<net::Arrival> arrival_;
   Luggage luggage_;
-  std::once_flag decoded_;
+  // Not a std::once_flag: that makes a system call each time it is passed first.
+  std::atomic<bool> decoded_ = false;
+  Mutex decoding_;
 
   net::Signal done_signal_;
   Mutex mutex_;

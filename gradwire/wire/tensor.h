@@ -68,7 +68,7 @@ struct FlatTensor {
   TensorDescription description;
   // One for each part of the description: dense, on the CPU, detached, maybe a view with strides; conjugation and
   // negation are carried out. They share the tensor's memory: what is done to it before copy_part shows.
-  std::vector<at::Tensor> parts;
+  c10::SmallVector<at::Tensor, 1> parts;
 };
 
 // Throws InvalidArgumentError, in words, for a tensor that cannot travel: not on the CPU, quantized, nested, a wrapper.

@@ -57,7 +57,7 @@ at::Tensor resolved(const at::Tensor& tensor) {
   return tensor.resolve_conj().resolve_neg();
 }
 
-std::vector<at::Tensor> components(const at::Tensor& tensor, TensorDescription& description) {
+c10::SmallVector<at::Tensor, 1> components(const at::Tensor& tensor, TensorDescription& description) {
   switch (tensor.layout()) {
     case c10::Layout::Strided:
       return {resolved(tensor)};
@@ -93,7 +93,7 @@ FlatTensor flatten(const at::Tensor& tensor) {
   description.dtype = tensor.scalar_type();
   description.layout = tensor.layout();
   description.requires_grad = tensor.requires_grad();
-  description.sizes = tensor.sizes().vec();
+  description.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
   flat.parts = components(without_graph(tensor), description);
   if (auto wrong = derive_parts(description)) {
     refuse("this tensor", *wrong);

@@ -11,7 +11,6 @@
 namespace gradwire::autograd {
 namespace {
 
-using ::testing::AllOf;
 using testing::eventually;
 using ::testing::HasSubstr;
 
@@ -120,33 +119,43 @@ TEST_F(ForeignMessages, OnlyItsRootBeginsAPass) {
   EXPECT_EQ(counts(cluster[1]).passes, 1);
 }
 
-// AN: what its creator does not have any more has ended.
+// AN: what its creator does not have any more has ended. A request of that context is refused there.
 TEST(Context, AN_ItsCreatorDoesNotMakeItAgain) {
-  static std::promise<void> gate;
-  static std::promise<std::string> answer;
+  static std::promise<void> running, gate, called;
+  static std::atomic<int> runs = 0;
+  running = {};
   gate = {};
-  answer = {};
+  called = {};
+  runs = 0;
+  static constexpr Function<at::Tensor(at::Tensor)> counts_runs{"counts_runs"};
+  constexpr Function<void(at::Tensor)> calls_back{"calls_back"};
   Registry registry = common_functions();
-  constexpr Function<void(at::Tensor)> calls_back_late{"calls_back_late"};
-  registry.add(calls_back_late, [](const at::Tensor& given) {
+  registry.add(counts_runs, [](const at::Tensor& given) {
+    ++runs;
+    return given;
+  });
+  registry.add(calls_back, [](const at::Tensor& given) {
+    running.set_value();
     gate.get_future().wait();
-    try {
-      Worker::current().peer("worker0").call(times_weight, given).get();
-      answer.set_value("taken");
-    } catch (const NotFoundError& error) {
-      answer.set_value(error.what());
-    }
+    const Future<at::Tensor> back = Worker::current().peer("worker0").call(counts_runs, given);
+    called.set_value();
+    back.wait();
   });
   testing::Cluster cluster(2, registry);
   {
     Context context(cluster[0]);
-    const Peer other = cluster[0].peer(1).with_timeout(std::chrono::milliseconds(20));
-    EXPECT_THROW(other.call(calls_back_late, leaf(2)).get(), TimeoutError);
+    const Future<void> call = cluster[0].peer(1).with_timeout(std::chrono::milliseconds(300)).call(calls_back, leaf(2));
+    running.get_future().wait();
+    cluster.network().cut("worker0", "worker1");
+    gate.set_value();
+    called.get_future().wait();  // the request is on its way, and does not arrive
+    EXPECT_THROW(call.get(), TimeoutError);
   }
   EXPECT_TRUE(nothing_left(cluster, {0}));
-  gate.set_value();
-  EXPECT_THAT(answer.get_future().get(), AllOf(HasSubstr("worker0"), HasSubstr("has ended")));
+  cluster.network().heal("worker0", "worker1");
+  cluster[1].peer(0).call(twice, at::ones({1})).get();  // arrives after it
   EXPECT_TRUE(nothing_left(cluster, {0, 1}));
+  EXPECT_EQ(runs, 0);
 }
 
 }  // namespace

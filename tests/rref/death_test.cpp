@@ -316,7 +316,8 @@ TEST_F(PatientReferenceDeath, BeginningToLeaveReleasesAtOnceWhatWasDropped) {
   all.clear();
   table->begins_to_leave();
   cluster[0].peer(1).call(scale, at::ones({1}), 1.0).get();  // after the releases, in the session's order
-  EXPECT_TRUE(cluster[1].debug().empty()) << cluster[1].debug();
+  // An entry may still wait for the owner's own tidying; no one is said to hold it.
+  for (const OwnedReference& owned : cluster[1].debug().owned) EXPECT_TRUE(owned.holders.empty()) << owned.id;
 }
 
 TEST_F(PatientReferenceDeath, LeavingTellsOfTwentyThatOthersStillHoldAndCountsTheRest) {

@@ -218,7 +218,8 @@ void LocalPass::pump() {
 void LocalPass::send_back(const ReceivedHop& hop, Tensors gradients) {
   // The node that runs counts, and the pump. While there is more to compute, or to wait for, the other is to begin.
   const bool computes = task_->outstanding_tasks_ > (arrivals_.empty() ? 1U : 2U);
-  const bool sends_more_soon = pass_.has_arrived() || (arrivals_.empty() && !pass_.is_root());
+  const bool done_goes_with_it = arrivals_.empty() && hop.sender->incarnation == pass_.root()->incarnation;
+  const bool sends_more_soon = pass_.has_arrived() || done_goes_with_it;
   host_.send_back(hop, std::move(gradients), computes || !sends_more_soon);
 }
 

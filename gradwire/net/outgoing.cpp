@@ -21,7 +21,7 @@ void put_placement(std::string& to, Placement placement, uint64_t segment = 0) {
 // Of the frame, and a little more: it is to grow once.
 size_t expected_size(const Message& message, const std::vector<wire::FlatTensor>& tensors) {
   size_t descriptions = 0;
-  size_t in_frame = message.payload.bytes.size();
+  size_t in_frame = message.payload.bytes.size() <= in_frame_limit ? message.payload.bytes.size() : 0;
   for (const wire::FlatTensor& tensor : tensors) {
     descriptions += 64 + sizeof(int64_t) * tensor.description.sizes.size();
     for (const auto& part : tensor.description.parts) {

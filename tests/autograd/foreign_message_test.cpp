@@ -23,7 +23,8 @@ class ForeignMessages : public Backward {
     const SurroundingsGuard outside{Surroundings()};  // the context that is current here is another worker's
     Contexts::of(WorkerAccess::core(cluster[from]))
         ->place()
-        .exchange->tell(WorkerAccess::core(cluster[to]).endpoint()->record(), std::move(message));
+        .exchange->send(WorkerAccess::core(cluster[to]).endpoint()->record(), std::move(message),
+                        net::Admission::always);
     cluster[from].peer(to).call(twice, at::ones({1})).get();  // arrives after it
   }
   static wire::ByteWriter ids(Id context, std::optional<Id> pass = {}) {
@@ -94,6 +95,26 @@ TEST_F(ForeignGradients, FromAnotherThanTheHopsReceiverAreDropped) {
   EXPECT_TRUE(same(context.gradient(x), threes(1)));
 }
 
+// Also one that is there before the participant begins.
+TEST_F(ForeignMessages, AGradientOfAnotherShapeThatBeginsAPassFailsItInWords) {
+  Context context(worker);
+  const at::Tensor y = peer(1).call(times_weight, x).get();
+  const Id pass{.maker = worker.self().incarnation(), .counter = 1'000'000};
+  const uint64_t hop = state_at(1, context.id())->all_sends().begin()->first;
+  wire::ByteWriter begin = ids(context.id(), pass);
+  begin.put(false);
+  begin.put(false);
+  encode(begin, std::vector<uint64_t>{hop});
+  tell(0, 1, begin_type, std::move(begin));
+  wire::ByteWriter gradient = ids(context.id(), pass);
+  gradient.put(hop);
+  gradient.put(false);
+  tell(0, 1, gradient_type, std::move(gradient), {at::ones({2}, at::kDouble)});
+  const auto failed = [&] { return state_at(1, context.id())->counts().passes == 0; };
+  EXPECT_TRUE(eventually(failed));
+  EXPECT_THAT(peer(1).call(read_gradient).get(), HasSubstr("worker0 sent a gradient of shape [2]"));
+}
+
 TEST_F(ForeignMessages, OnlyItsCreatorEndsAContext) {
   Context context(worker);
   const at::Tensor y = peer(1).call(times_weight, x).get();
@@ -156,6 +177,22 @@ TEST(Context, AN_ItsCreatorDoesNotMakeItAgain) {
   cluster[1].peer(0).call(twice, at::ones({1})).get();  // arrives after it
   EXPECT_TRUE(nothing_left(cluster, {0, 1}));
   EXPECT_EQ(runs, 0);
+}
+
+TEST(Context, AN_ACallToItsCreatorUnderOneThatHasEndedSaysSo) {
+  testing::Cluster cluster(2, common_functions());
+  {
+    const ContextView there = [&] {
+      Context context(cluster[0]);
+      cluster[0].peer(1).call(twice, leaf(2)).get();
+      return Context::find(cluster[1], context.id());
+    }();
+    EXPECT_TRUE(nothing_left(cluster, {0}));
+    const ContextGuard guard(there);
+    EXPECT_THAT(thrown<NotFoundError>([&] { cluster[1].peer(0).call(times_weight, leaf(1)).get(); }),
+                ::testing::AllOf(HasSubstr("worker0"), HasSubstr("has ended")));
+  }
+  EXPECT_TRUE(nothing_left(cluster, {0, 1}));
 }
 
 }  // namespace

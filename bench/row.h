@@ -31,7 +31,7 @@ inline double seconds_of(const std::function<void()>& body) {
 }
 
 inline double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
   return values[values.size() / 2];
 }
 

@@ -33,6 +33,21 @@ class ForeignMessages : public Backward {
     if (pass) wire::put_id(head, *pass);
     return head;
   }
+  void tell_begin(int from, int to, Id context, Id pass, const std::vector<uint64_t>& hops) {
+    wire::ByteWriter head = ids(context, pass);
+    head.put(false);  // no retain_graph
+    head.put(false);  // no create_graph
+    encode(head, hops);
+    tell(from, to, begin_type, std::move(head));
+  }
+  void tell_gradient(int from, int to, Id context, Id pass, uint64_t hop, Tensors tensors) {
+    wire::ByteWriter head = ids(context, pass);
+    head.put(hop);
+    head.put(false);  // not a fast one
+    tell(from, to, gradient_type, std::move(head), std::move(tensors));
+  }
+  // One that this worker has not made yet.
+  Id some_pass() { return {.maker = worker.self().incarnation(), .counter = 1'000'000}; }
   std::shared_ptr<ContextState> state_at(int rank, Id context) {
     return Contexts::of(WorkerAccess::core(cluster[rank]))->find(context)->context;
   }
@@ -46,12 +61,15 @@ class ForeignGradients : public ForeignMessages {
     runs = std::async(std::launch::async, [this] { context.backward(y.sum()); });
     ASSERT_TRUE(eventually([&] { return counts(cluster[1]).passes == 1; }));
   }
-  void send_gradient(int from, const Tensors& tensors) {
+  void send_gradient(int from, Tensors tensors) {
     const std::shared_ptr<Pass> pass = state_at(0, context.id())->passes().at(0);
-    wire::ByteWriter head = ids(context.id(), pass->id());
-    head.put(pass->planned().begin()->first);
-    head.put(false);  // not a fast one
-    tell(from, 0, gradient_type, std::move(head), tensors);
+    tell_gradient(from, 0, context.id(), pass->id(), pass->planned().begin()->first, std::move(tensors));
+  }
+  void expect_failure(Tensors tensors, const std::string& words) {
+    begin();
+    send_gradient(1, std::move(tensors));
+    EXPECT_THAT(thrown<InvalidArgumentError>([&] { runs.get(); }), HasSubstr(words));
+    slow_gate().set_value();
   }
   Context context{worker};
   at::Tensor y;
@@ -59,32 +77,20 @@ class ForeignGradients : public ForeignMessages {
 };
 
 TEST_F(ForeignGradients, OfAnotherShapeFailThePassInWords) {
-  begin();
-  send_gradient(1, {at::ones({2, 2}, at::kDouble)});
-  EXPECT_THAT(thrown<InvalidArgumentError>([&] { runs.get(); }), HasSubstr("worker1 sent a gradient of shape [2, 2]"));
-  slow_gate().set_value();
+  expect_failure({at::ones({2, 2}, at::kDouble)}, "worker1 sent a gradient of shape [2, 2]");
 }
 
 // It could be summed up to the shape, and would be wrong.
 TEST_F(ForeignGradients, OfAShapeThatBroadcastsFailThePassToo) {
-  begin();
-  send_gradient(1, {at::ones({4, 3}, at::kDouble)});
-  EXPECT_THAT(thrown<InvalidArgumentError>([&] { runs.get(); }), HasSubstr("worker1 sent a gradient of shape [4, 3]"));
-  slow_gate().set_value();
+  expect_failure({at::ones({4, 3}, at::kDouble)}, "worker1 sent a gradient of shape [4, 3]");
 }
 
 TEST_F(ForeignGradients, OfAnotherTypeFailThePassInWords) {
-  begin();
-  send_gradient(1, {at::ones({3}, at::kFloat)});
-  EXPECT_THAT(thrown<InvalidArgumentError>([&] { runs.get(); }), HasSubstr("type float for a tensor of type double"));
-  slow_gate().set_value();
+  expect_failure({at::ones({3}, at::kFloat)}, "type float for a tensor of type double");
 }
 
 TEST_F(ForeignGradients, OfAnotherNumberFailThePassInWords) {
-  begin();
-  send_gradient(1, {at::ones({3}, at::kDouble), at::ones({3}, at::kDouble)});
-  EXPECT_THAT(thrown<InvalidArgumentError>([&] { runs.get(); }), HasSubstr("worker1 sent 2 gradients for 1 tensors"));
-  slow_gate().set_value();
+  expect_failure({at::ones({3}, at::kDouble), at::ones({3}, at::kDouble)}, "worker1 sent 2 gradients for 1 tensors");
 }
 
 TEST_F(ForeignGradients, FromAnotherThanTheHopsReceiverAreDropped) {
@@ -99,17 +105,9 @@ TEST_F(ForeignGradients, FromAnotherThanTheHopsReceiverAreDropped) {
 TEST_F(ForeignMessages, AGradientOfAnotherShapeThatBeginsAPassFailsItInWords) {
   Context context(worker);
   const at::Tensor y = peer(1).call(times_weight, x).get();
-  const Id pass{.maker = worker.self().incarnation(), .counter = 1'000'000};
   const uint64_t hop = state_at(1, context.id())->all_sends().begin()->first;
-  wire::ByteWriter begin = ids(context.id(), pass);
-  begin.put(false);
-  begin.put(false);
-  encode(begin, std::vector<uint64_t>{hop});
-  tell(0, 1, begin_type, std::move(begin));
-  wire::ByteWriter gradient = ids(context.id(), pass);
-  gradient.put(hop);
-  gradient.put(false);
-  tell(0, 1, gradient_type, std::move(gradient), {at::ones({2}, at::kDouble)});
+  tell_begin(0, 1, context.id(), some_pass(), {hop});
+  tell_gradient(0, 1, context.id(), some_pass(), hop, {at::ones({2}, at::kDouble)});
   const auto failed = [&] { return state_at(1, context.id())->counts().passes == 0; };
   EXPECT_TRUE(eventually(failed));
   EXPECT_THAT(peer(1).call(read_gradient).get(), HasSubstr("worker0 sent a gradient of shape [2]"));
@@ -127,16 +125,9 @@ TEST_F(ForeignMessages, OnlyItsCreatorEndsAContext) {
 TEST_F(ForeignMessages, OnlyItsRootBeginsAPass) {
   Context context(worker);
   const at::Tensor y = peer(1).call(times_weight, x).get();
-  const auto begin = [&](int from) {
-    wire::ByteWriter head = ids(context.id(), Id{.maker = worker.self().incarnation(), .counter = 1'000'000});
-    head.put(false);
-    head.put(false);
-    encode(head, std::vector<uint64_t>{});
-    tell(from, 1, begin_type, std::move(head));
-  };
-  begin(2);
+  tell_begin(2, 1, context.id(), some_pass(), {});
   EXPECT_EQ(counts(cluster[1]).passes, 0);
-  begin(0);  // the same bytes, from the root
+  tell_begin(0, 1, context.id(), some_pass(), {});  // the same bytes, from the root
   EXPECT_EQ(counts(cluster[1]).passes, 1);
 }
 

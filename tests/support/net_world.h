@@ -125,7 +125,7 @@ class RawPeer {
   };
   std::shared_ptr<Connection> dial(const net::Record& peer) {
     std::shared_ptr<Connection> connection;
-    transport_->dial(peer, [&](net::DialResult result) { connection = attach(result.link); });
+    transport_->dial(peer, [&](const net::DialResult& result) { connection = attach(result.link); });
     world_.run_until([&] { return connection != nullptr; });
     return connection;
   }

@@ -46,7 +46,7 @@ std::string text_of_malformed(Action action) {
   return "nothing was thrown";
 }
 
-TEST_F(InboxTest, DoesNotReadATensorBeyondTheEndOfItsSegment) {  // closes C21
+TEST_F(InboxTest, C21_DoesNotReadATensorBeyondTheEndOfItsSegment) {
   SegmentPool pool(budget);
   const at::Tensor tensor = at::ones({100000});
   auto outgoing = encode_message({.type = MessageType{16}, .payload = {.tensors = {tensor}}}, &pool, *blocks);
@@ -63,7 +63,7 @@ TEST_F(InboxTest, DoesNotReadATensorBeyondTheEndOfItsSegment) {  // closes C21
   EXPECT_TRUE(inbox.open(1, payload).arrival->take().tensors.at(0).equal(tensor)) << "in one that is large enough";
 }
 
-TEST_F(InboxTest, TakesASegmentOnlyOnce) {  // closes C21
+TEST_F(InboxTest, C21_TakesASegmentOnlyOnce) {
   ASSERT_TRUE(announce(*Segment::make(7, 65536)));
   EXPECT_THAT(text_of_malformed([&] { announce(*Segment::make(7, 65536)); }), HasSubstr("segment 7 given twice"));
 }

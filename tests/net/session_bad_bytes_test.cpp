@@ -14,7 +14,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST(Session, BadBytesCloseTheLinkAndTheMessageComesAgain) {  // closes C21
+TEST(Session, C21_BadBytesCloseTheLinkAndTheMessageComesAgain) {
   NetWorld world;
   Node a = world.node("a"), b = world.node("b");
   world.send(a, b, "0");
@@ -99,7 +99,7 @@ void write_over(net::Outgoing& outgoing, std::ptrdiff_t from_placements, Number 
   std::memcpy(outgoing.frame.data() + outgoing.placements_at + from_placements, &number, sizeof number);
 }
 
-TEST(Session, WhateverIsMalformedClosesTheLinkAndTheReasonIsTold) {  // closes C21
+TEST(Session, C21_WhateverIsMalformedClosesTheLinkAndTheReasonIsTold) {
   using net::FrameKind;
   using net::Outgoing;
   using net::Placement;
@@ -169,7 +169,7 @@ TEST(Session, WhateverIsMalformedClosesTheLinkAndTheReasonIsTold) {  // closes C
   }
 }
 
-TEST(Session, AConnectionThatDoesNotSpeakTheProtocolIsClosed) {  // closes C21
+TEST(Session, C21_AConnectionThatDoesNotSpeakTheProtocolIsClosed) {
   NetWorld world;
   Node a = world.node("a");
   RawPeer peer(world, "peer");
@@ -209,7 +209,7 @@ TEST(Session, AConnectionThatDoesNotSpeakTheProtocolIsClosed) {  // closes C21
       << "the worker lives";
 }
 
-TEST(Hello, ThatListsMoreThanItHoldsIsRefusedBeforeAnythingIsAllocated) {  // closes C21
+TEST(Hello, C21_ThatListsMoreThanItHoldsIsRefusedBeforeAnythingIsAllocated) {
   const std::string empty = net::encode_hello({.mine = {.incarnation = Incarnation{1}}}).substr(net::frame_header_size);
   const auto refusal = [&](size_t count_at) -> std::string {
     std::string payload = empty;
@@ -225,7 +225,7 @@ TEST(Hello, ThatListsMoreThanItHoldsIsRefusedBeforeAnythingIsAllocated) {  // cl
   EXPECT_EQ(refusal(4), "Hello lists 16777216 segments, and ends before them");
 }
 
-TEST(Session, AnAnswerToHelloThatIsNoneEndsTheDialAndItDialsAgain) {  // closes C21
+TEST(Session, C21_AnAnswerToHelloThatIsNoneEndsTheDialAndItDialsAgain) {
   for (int which = 0; which < 5; ++which) {
     SCOPED_TRACE(which);
     NetWorld world;

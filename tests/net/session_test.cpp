@@ -28,7 +28,7 @@ TEST(Session, DeliversMessagesInOrderBothWays) {
   EXPECT_EQ(world.received(a, b), numbers(100));
 }
 
-TEST(Session, S1_ResumesAfterABrokenLinkWithoutLossOrRepetition) {  // closes C7
+TEST(Session, C7_S1_ResumesAfterABrokenLinkWithoutLossOrRepetition) {
   NetWorld world;
   world.network.set_delay([&] { return net::Duration(world.loop->random()() % 1000); });
   Node a = world.node("a"), b = world.node("b");
@@ -132,7 +132,7 @@ TEST(Session, S4_ALargeTransferDoesNotHoldUpSmallMessages) {
   EXPECT_EQ(world.session(a, b)->statistics().held_bytes, 0U);
 }
 
-TEST(Session, SendsOnlyTheElementsOfAView) {  // closes C13
+TEST(Session, C13_SendsOnlyTheElementsOfAView) {
   NetWorld world;
   Node a = world.node("a"), b = world.node("b");
   const at::Tensor base = at::arange(1000 * 1000).view({1000, 1000});  // 8 MB

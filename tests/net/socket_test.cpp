@@ -370,7 +370,7 @@ TEST(Sockets, AHalfOpenConnectionIsFoundOutByItsSilenceAndMadeAnew) {  // L5
   EXPECT_THAT(b.handler->gone(), IsEmpty());
 }
 
-TEST(Sockets, DescriptorsThatNoFrameAnnouncesCloseTheLink) {  // closes C21
+TEST(Sockets, C21_DescriptorsThatNoFrameAnnouncesCloseTheLink) {
   SocketEnd b("b");
   net::Descriptor peer(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};

@@ -30,7 +30,6 @@ int serve(testing::Child& me) {
   return 0;
 }
 
-// closes C6
 TEST(Call, C6_RunsARegisteredFunctionInAnotherProcessFromCppAlone) {
   StoreFile store;
   auto other = testing::Processes().start(serve, store.path);

@@ -85,7 +85,6 @@ TEST(Membership, ANameIsForOneWhileItAnswers) {
   EXPECT_EQ(cluster["server"].self().call(echo, 1).get(), 1);
 }
 
-// closes C24
 TEST(Membership, C24_ADashInANameOfAGrowingGroupIsFine) {
   Cluster cluster(make_registry());
   cluster.add("trainer-0");
@@ -129,7 +128,6 @@ TEST(Membership, AGrowingGroupHandsOutRanksAndTellsOfNewcomers) {
   EXPECT_EQ(first.peer("third").call(echo, 4).get(), 4);
 }
 
-// closes C2
 TEST(Membership, C2_OneDeadWorkerFailsItsCallsOnlyAndMayRejoinUnderItsName) {
   auto observed = std::make_shared<Observed>();
   Cluster cluster(3, make_registry(observed));
@@ -206,7 +204,6 @@ TEST(Leaving, WaitsForCallsUnderWay) {
   EXPECT_EQ(under_way.get(), 1);
 }
 
-// closes C20
 TEST(Leaving, C20_IsBoundedAndNamesThoseWaitedFor) {
   auto observed = std::make_shared<Observed>();
   Cluster cluster(4, make_registry(observed));

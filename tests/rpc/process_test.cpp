@@ -71,7 +71,6 @@ TEST(Processes, C23_NestedBlockingCallsGoBackAndForthFiveHundredTimes) {
   EXPECT_EQ(other->wait(), 0);
 }
 
-// closes C2
 TEST(Processes, C2_KilledAtRandomMomentsFailTheirCallsOnlyAndComeBackUnderTheirName) {
   StoreFile store;
   std::vector<std::unique_ptr<testing::Process>> others;
@@ -258,7 +257,6 @@ TEST(Processes, C20_AKilledMemberDoesNotHoldUpLeaving) {
   }
 }
 
-// closes C9
 TEST(Processes, C9_FortyProcessesOnAHostCallEachOtherWithLargeTensors) {
   constexpr int size = 40;
   StoreFile store;

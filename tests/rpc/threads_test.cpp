@@ -46,7 +46,6 @@ Registry make_registry(const std::shared_ptr<Observed>& observed = std::make_sha
   return registry;
 }
 
-// closes C23
 TEST(Threads, C23_FiveHundredNestedBlockingCallsBackAndForthComplete) {
   Cluster cluster(2, make_registry());
   EXPECT_EQ(cluster[0].peer(1).call(bounce, 500).get(), 500);

@@ -255,7 +255,6 @@ TEST_F(PatientReferenceDeath, RN_AGiverLetsGoAlsoWhenTheOwnerSaysLost) {
   for (int rank : {1, 2, 3}) EXPECT_TRUE(eventually([&] { return cluster[rank].debug().empty(); })) << rank;
 }
 
-// closes C22
 TEST_F(ReferenceDeath, C22_AFetchIsNotOvertakenByTheDeleteOfTheHandleItCameFrom) {
   cluster.network().set_delay([] { return 1ms; });
   for (int i = 0; i < 50; ++i) {

@@ -408,7 +408,6 @@ TEST_F(RRefTest, OfAnOperatorIsAnIValue) {
   EXPECT_THROW(cluster[0].peer(1).remote_op("aten::unheard_of").to_here(), NotFoundError);
 }
 
-// closes C15
 TEST_F(RRefTest, C15_OfATimedOutCreationFailsWithTheTimeout) {
   const RRef<int64_t> r = cluster[0].peer(1).with_timeout(milliseconds(20)).remote(slow, 200);
   EXPECT_TRUE(eventually([&] { return r.reference()->failure() != nullptr; }));

@@ -81,8 +81,7 @@ TEST(Bytes, RefuseABoolThatIsNeitherTrueNorFalse) {
   EXPECT_THAT(text_of_malformed([&] { reader.take<bool>(); }), HasSubstr("a bool is 0 or 1, not 2"));
 }
 
-// closes C21
-TEST(Bytes, RefuseALengthThatIsNotThere) {
+TEST(Bytes, C21_RefuseALengthThatIsNotThere) {
   for (uint64_t length : {uint64_t{4}, uint64_t{1} << 40, std::numeric_limits<uint64_t>::max()}) {
     ByteWriter writer;
     writer.put(length);

@@ -167,23 +167,20 @@ void expect_survival(const std::string& seed_bytes, const std::function<void(std
   EXPECT_GT(refused, 1000);
 }
 
-// closes C21
-TEST(Hostile, ValuesDoNotHarmTheDecoder) {
+TEST(Hostile, C21_ValuesDoNotHarmTheDecoder) {
   Payload seed = encode(everything());
   EXPECT_EQ(std::get<Sample>(decode<Everything>(Payload(seed))).points.size(), 2);
   expect_survival(seed.bytes,
                   [&](std::string bytes) { (void)decode<Everything>(Payload{std::move(bytes), seed.tensors}); });
 }
 
-// closes C21
-TEST(Hostile, IValuesDoNotHarmTheDecoder) {
+TEST(Hostile, C21_IValuesDoNotHarmTheDecoder) {
   Payload seed = encode(nested_value());
   expect_survival(seed.bytes,
                   [&](std::string bytes) { (void)decode<c10::IValue>(Payload{std::move(bytes), seed.tensors}); });
 }
 
-// closes C21
-TEST(Hostile, TensorsDoNotHarmTheDecoderOrTorch) {
+TEST(Hostile, C21_TensorsDoNotHarmTheDecoderOrTorch) {
   for (const auto& tensor : {at::ones({2, 3}), at::eye(4).to_sparse(), at::ones({2, 3, 2}).to_sparse(1),
                              at::eye(4).to_sparse_csr(), at::ones({2, 2, 3}, at::kBool).to_sparse_csr()}) {
     FlatTensor flat = wire::flatten(tensor);
@@ -219,8 +216,7 @@ TEST(Hostile, TensorsDoNotHarmTheDecoderOrTorch) {
   }
 }
 
-// closes C21
-TEST(Hostile, LengthsAllocateNothingBeforeTheyAreChecked) {
+TEST(Hostile, C21_LengthsAllocateNothingBeforeTheyAreChecked) {
   auto attack = [](auto type) {
     using T = typename decltype(type)::type;
     for (int shift : {16, 24, 32, 48, 62}) {

@@ -153,8 +153,7 @@ std::string malformed(const std::string& bytes) {
   return testing::thrown<MalformedError>([&] { (void)decode<IValue>(Payload{bytes, {}}); });
 }
 
-// closes C21
-TEST(IValue, ThatNoEncoderWritesIsRefused) {
+TEST(IValue, C21_ThatNoEncoderWritesIsRefused) {
   auto count = [](uint64_t number) { return std::string(reinterpret_cast<const char*>(&number), sizeof(number)); };
   EXPECT_THAT(malformed("\x10"), HasSubstr("a value of unknown kind 16"));
   EXPECT_THAT(malformed(std::string("\0", 1)), HasSubstr("a value of unknown kind 0"));
@@ -175,8 +174,7 @@ TEST(IValue, ThatNoEncoderWritesIsRefused) {
   EXPECT_THAT(malformed(deep + "\x01"), HasSubstr("nested more than 64 deep"));
 }
 
-// closes C21
-TEST(IValue, OfADictWhoseKeysWereChosenToCollideIsRefused) {
+TEST(IValue, C21_OfADictWhoseKeysWereChosenToCollideIsRefused) {
   // The table's place for a key is the upper bits of key * factor: the multiples of its inverse all want place 0.
   uint64_t factor = 11400714819323198485U;
   uint64_t inverse = 1;

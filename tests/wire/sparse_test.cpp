@@ -100,8 +100,7 @@ std::string text_of_malformed(Action action) {
   return "nothing was thrown";
 }
 
-// closes C21
-TEST(SparseTensor, WithAnIndexOutsideIsRefused) {
+TEST(SparseTensor, C21_WithAnIndexOutsideIsRefused) {
   at::Tensor tensor = at::sparse_coo_tensor(coordinates({0, 2, 2, 1, 0, 3}, 2), at::randn({3}), {3, 4});
   for (int64_t outside : {int64_t{-1}, int64_t{4}, std::numeric_limits<int64_t>::min(), int64_t{1} << 62}) {
     EXPECT_THAT(text_of_malformed([&] { tampered<int64_t>(tensor, 0, [&](int64_t* index) { index[4] = outside; }); }),
@@ -120,8 +119,7 @@ TEST(SparseTensor, IsCalledCoalescedOnlyIfItIs) {
   EXPECT_FALSE(tampered<int64_t>(tensor, 0, [](int64_t* index) { std::swap(index[0], index[1]); }).is_coalesced());
 }
 
-// closes C21
-TEST(SparseTensor, OfCompressedRowsWithBrokenIndicesIsRefused) {
+TEST(SparseTensor, C21_OfCompressedRowsWithBrokenIndicesIsRefused) {
   for (auto dtype : {at::kLong, at::kInt}) {
     at::Tensor full = at::ones({3, 4}).to_sparse_csr();
     at::Tensor tensor = at::sparse_csr_tensor(full.crow_indices().to(dtype), full.col_indices().to(dtype),

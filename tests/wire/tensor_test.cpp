@@ -131,8 +131,7 @@ TEST(Tensor, IsMadeOverTheMemoryGivenWithoutACopy) {
   EXPECT_TRUE(released);
 }
 
-// closes C13
-TEST(Tensor, ThatIsAViewSendsOnlyItsOwnElements) {
+TEST(Tensor, C13_ThatIsAViewSendsOnlyItsOwnElements) {
   at::Tensor base = at::randn({1000, 1000});
   FlatTensor flat = wire::flatten(base.select(1, 7).slice(0, 10, 20));
   ASSERT_EQ(flat.description.parts.size(), 1);

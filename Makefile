@@ -6,7 +6,9 @@ build:
 	@scripts/setup
 	@scripts/build release
 
-demo: build
+demo:
+	@scripts/setup
+	@scripts/build release digits gradwire_program
 	@scripts/demo $(if $(KILL),--kill)
 
 test: build

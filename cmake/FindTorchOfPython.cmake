@@ -1,18 +1,17 @@
-# Where libtorch is: the torch of the active Python if it is recent enough, else that of the project's own
-# virtual environment (scripts/setup makes it). -DTorch_DIR=... overrides both.
-if(NOT Torch_DIR)
-  set(script "import torch; assert tuple(map(int, torch.__version__.split('.')[:2])) >= (2, 11); print(torch.utils.cmake_prefix_path)")
-  foreach(python python3 ${CMAKE_CURRENT_SOURCE_DIR}/.venv/bin/python)
-    execute_process(COMMAND ${python} -c "${script}" OUTPUT_VARIABLE prefix ERROR_QUIET RESULT_VARIABLE failed
-                    OUTPUT_STRIP_TRAILING_WHITESPACE)
-    if(NOT failed)
-      message(STATUS "Using the torch of ${python}")
-      set(Torch_DIR ${prefix}/Torch CACHE PATH "Where TorchConfig.cmake is")
-      set(GRADWIRE_PYTHON ${python} CACHE STRING "The Python whose torch is used")
-      break()
-    endif()
-  endforeach()
-  if(NOT Torch_DIR)
+# Where libtorch is: the torch of the active Python if it is recent enough, else that of the project's own virtual
+# environment (scripts/find_torch). -DTorch_DIR=... overrides both. Looked for anew each time: another Python may be
+# active than when this folder was first configured.
+if(NOT Torch_DIR OR Torch_DIR STREQUAL GRADWIRE_TORCH_FOUND)
+  execute_process(COMMAND ${PROJECT_SOURCE_DIR}/scripts/find_torch OUTPUT_VARIABLE found RESULT_VARIABLE failed
+                  OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(failed)
     message(FATAL_ERROR "No torch >= 2.11 found: run scripts/setup, or activate a Python that has it, or set Torch_DIR")
   endif()
+  string(REPLACE "\n" ";" found "${found}")
+  list(GET found 0 python)
+  list(GET found 1 folder)
+  message(STATUS "Using the torch of ${python}")
+  set(Torch_DIR ${folder}/share/cmake/Torch CACHE PATH "Where TorchConfig.cmake is" FORCE)
+  set(GRADWIRE_TORCH_FOUND ${Torch_DIR} CACHE INTERNAL "")
+  set(GRADWIRE_PYTHON ${python} CACHE STRING "The Python whose torch is used" FORCE)
 endif()

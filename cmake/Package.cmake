@@ -14,4 +14,5 @@ install(EXPORT GradwireTargets NAMESPACE Gradwire:: DESTINATION ${package})
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/GradwireConfig.cmake.in GradwireConfig.cmake INSTALL_DESTINATION ${package})
 write_basic_package_version_file(GradwireConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/GradwireConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/GradwireConfigVersion.cmake
+        ${CMAKE_CURRENT_LIST_DIR}/TorchLibrary.cmake
         DESTINATION ${package})

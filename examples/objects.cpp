@@ -16,7 +16,7 @@ struct Net : torch::nn::Module {
   }
   torch::Tensor forward(torch::Tensor x) { return layer->forward(x); }
   // What this refers to is at the same worker: no tensor travels.
-  double sum_of(gradwire::RRef<torch::Tensor> y) const { return y.local().sum().item<double>(); }
+  double sum_of(const gradwire::RRef<torch::Tensor>& y) const { return y.local().sum().item<double>(); }
 
   torch::nn::Linear layer;
 };

@@ -43,7 +43,7 @@ int main() {
       .method("push", &Parameters::push)
       .serialised();
   // At a trainer: its own data, and a reference to the parameters of another.
-  registry.add(train, [](gradwire::RRef<Parameters> parameters, int steps) {
+  registry.add(train, [](const gradwire::RRef<Parameters>& parameters, int steps) {
     const Data data(gradwire::Worker::current().rank());
     for (int step = 0; step < steps; ++step) {
       torch::Tensor weights = parameters.call(&Parameters::pull).get().requires_grad_();

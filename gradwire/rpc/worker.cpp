@@ -9,7 +9,7 @@ Worker::~Worker() {
   if (!owns_) return;
   // In a forked child nothing of it works, not even its end: it is left as it is.
   if (net::forked_child())
-    static_cast<void>(std::make_unique<std::shared_ptr<WorkerCore>>(core_).release());
+    new std::shared_ptr<WorkerCore>(core_);
   else
     core_->close();
 }

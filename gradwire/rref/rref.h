@@ -48,11 +48,15 @@ c10::TypePtr script_type() {
 }
 
 template <class T>
+  requires std::is_same_v<Referred<T>, T>
 Kept kept_value(T value) {
-  if constexpr (std::is_same_v<Referred<T>, T>)
-    return {std::make_shared<T>(std::move(value)), &value_type<T>()};
-  else
-    return {value.ptr(), &value_type<Referred<T>>()};
+  return {std::make_shared<T>(std::move(value)), &value_type<T>()};
+}
+// Of a module's holder.
+template <class T>
+  requires(!std::is_same_v<Referred<T>, T>)
+Kept kept_value(const T& holder) {
+  return {holder.ptr(), &value_type<Referred<T>>()};
 }
 
 // What an owner's handle gives: the pointer, a tensor by value.

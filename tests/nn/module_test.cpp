@@ -31,7 +31,7 @@ struct Net : torch::nn::Module {
         norm(register_module("norm", torch::nn::BatchNorm1d(width))),
         dropout(register_module("dropout", torch::nn::Dropout(0.5))) {}
   at::Tensor forward(const at::Tensor& x) { return dropout->forward(norm->forward(linear->forward(x))); }
-  bool in_training() { return is_training(); }
+  bool trains() { return is_training(); }
   torch::nn::Linear linear;
   torch::nn::BatchNorm1d norm;
   torch::nn::Dropout dropout;
@@ -50,10 +50,7 @@ struct NoModule {
 
 Registry modules() {
   Registry registry;
-  registry.add_type<Net>("Net")
-      .constructor<int>()
-      .method("forward", &Net::forward)
-      .method("in_training", &Net::in_training);
+  registry.add_type<Net>("Net").constructor<int>().method("forward", &Net::forward).method("trains", &Net::trains);
   registry.add_type<torch::nn::Linear>("Linear").constructor<int, int>().method("forward",
                                                                                 &torch::nn::LinearImpl::forward);
   registry.add_type<NoModule>("NoModule").constructor<>();
@@ -72,13 +69,13 @@ class ModuleTest : public ::testing::Test {
 
 TEST_F(ModuleTest, RunsThereAndIsTrainedAndEvaluated) {
   const at::Tensor x = at::randn({4, 3});
-  EXPECT_TRUE(left.reference().call(&Net::in_training).get());
+  EXPECT_TRUE(left.reference().call(&Net::trains).get());
   left.eval();
-  EXPECT_FALSE(left.reference().call(&Net::in_training).get());
+  EXPECT_FALSE(left.reference().call(&Net::trains).get());
   const at::Tensor y = left.forward(x);
   EXPECT_TRUE(left.forward_async(x).get().equal(y)) << "nothing is random in evaluation";
   left.train();
-  EXPECT_TRUE(left.reference().call(&Net::in_training).get());
+  EXPECT_TRUE(left.reference().call(&Net::trains).get());
 }
 
 TEST_F(ModuleTest, ParametersAndBuffersAreReferencesToTheVeryTensors) {

@@ -250,7 +250,7 @@ class World {
       send(owner, creator, {.type = made_message, .head = head_with(id), .payload = {}}, net::Admission::always);
     });
   }
-  void made_arrived(Party& creator, Party&, Received received) { creator.making[id_in(received)]->set({}); }
+  void made_arrived(Party& creator, Party&, const Received& received) { creator.making[id_in(received)]->set({}); }
 
   void share(Party& owner) {
     if (!owner.alive) return;
@@ -316,7 +316,7 @@ class World {
              net::Admission::always);
     });
   }
-  void fetched_arrived(Party& party, Party& owner, Received received) {
+  void fetched_arrived(Party& party, Party& owner, const Received& received) {
     wire::ByteReader head(received.message.head);
     auto found = party.fetching.find(head.take<uint64_t>());
     if (found == party.fetching.end()) return;

@@ -68,7 +68,7 @@ struct Base {
 };
 struct Derived : Base {
   Derived(std::string given, double x) : text(std::move(given)), number(x) {}
-  explicit Derived(std::vector<int64_t> many) : text("many"), number(static_cast<double>(many.size())) {}
+  explicit Derived(const std::vector<int64_t>& many) : text("many"), number(static_cast<double>(many.size())) {}
   std::string name() const override { return text; }
   double get() const { return number; }
   Future<at::Tensor> later(at::Tensor x) { return Worker::current().self().call(scale, std::move(x), number); }
@@ -380,7 +380,7 @@ TEST_F(RRefTest, R2_KeptElsewhereOutlivesItsCreatorAndIsDeletedWithItsLastHolder
 TEST_F(RRefTest, IsEqualHashedAndPrintedByItsId) {
   const RRef<at::Tensor> a = cluster[0].share(at::ones({1}));
   const RRef<at::Tensor> b = cluster[0].share(at::ones({1}));
-  const RRef<at::Tensor> same = a;
+  const RRef<at::Tensor> same = a;  // NOLINT(performance-unnecessary-copy-initialization): a copy is equal
   EXPECT_EQ(a, same);
   EXPECT_NE(a, b);
   EXPECT_EQ((std::unordered_set<RRef<at::Tensor>>{a, b, same}.size()), 2U);
@@ -483,7 +483,7 @@ TEST_F(RRefTest, IsUsedFromManyThreadsAtOnce) {
       threads.emplace_back([&] {
         for (int j = 0; j < 50; ++j) {
           const RRef<at::Tensor> r = cluster[0].peer(1 + j % 2).remote(scale, at::ones({2}), j);
-          const RRef<Counted> copy = counter;
+          const RRef<Counted> copy = counter;  // NOLINT(performance-unnecessary-copy-initialization): by all at once
           if (copy.call(&Counted::get).get() != 0) ++wrong;
           if (!cluster[0].peer(2 - j % 2).call(fetch_there, r).get().equal(at::full({2}, j))) ++wrong;
         }

@@ -2,6 +2,8 @@
 
 #include <c10/core/CPUAllocator.h>
 
+#include "gradwire/net/fork.h"
+
 namespace gradwire::net {
 namespace {
 
@@ -28,6 +30,7 @@ c10::DataPtr Blocks::take(size_t size) {
 }
 
 void Blocks::give_back(uint64_t id) {
+  if (forked_child()) return;  // another thread may have had a lock when this process was forked
   pool_.take_back(id, loop_->now());
   if (!trimming_.exchange(true)) trim_later();
 }

@@ -16,7 +16,7 @@ namespace gradwire::net {
 class Blocks : public std::enable_shared_from_this<Blocks> {
  public:
   Blocks(std::shared_ptr<Loop> loop, std::shared_ptr<SegmentBudget> budget)
-      : loop_(std::move(loop)), pool_(std::move(budget)) {}
+      : loop_(std::move(loop)), pool_(std::move(budget), Sharing::none) {}
 
   // At least this many bytes, uninitialised, aligned for any tensor. Throws if the system has none.
   c10::DataPtr take(size_t size);

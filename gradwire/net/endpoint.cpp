@@ -4,12 +4,6 @@
 #include <fmt/format.h>
 
 namespace gradwire::net {
-namespace {
-
-// A Hello lists unfinished bulks and segments; more than this is no Hello.
-constexpr size_t largest_hello = size_t{1} << 20U;
-
-}  // namespace
 
 struct Endpoint::Greeting {
   explicit Greeting(std::shared_ptr<Link> link) : channel(std::make_shared<Channel>(std::move(link))) {}
@@ -67,7 +61,6 @@ void Endpoint::greet(const std::shared_ptr<Greeting>& greeting) {
   const Transfer transfer = greeting->channel->fill();
   try {
     const Channel::Event event = greeting->channel->next();
-    if (event.header.payload_size > largest_hello) throw wire::MalformedError("Hello that is too long");
     if (event.kind == Channel::EventKind::frame) {
       if (event.header.kind != FrameKind::hello)
         throw wire::MalformedError("connection that does not begin with Hello");

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "gradwire/base/error.h"
+#include "gradwire/net/fork.h"
 #include "gradwire/net/outgoing.h"
 
 namespace gradwire::net {
@@ -25,12 +26,12 @@ bool Arrival::settled() {
   return state_ != State::pending;
 }
 
-void Arrival::settle(State state, std::string why) {
+void Arrival::settle(State state, std::optional<PeerGoneError> lost) {
   std::function<void()> then;
   {
     MutexLock lock(mutex_);
     state_ = state;
-    why_ = std::move(why);
+    lost_ = std::move(lost);
     then = std::move(then_);
   }
   if (then) then();
@@ -39,7 +40,7 @@ void Arrival::settle(State state, std::string why) {
 wire::Payload Arrival::take() {
   {
     MutexLock lock(mutex_);
-    if (state_ == State::lost) throw PeerGoneError(why_, "", GoneReason::died);
+    if (lost_) throw *lost_;
   }
   wire::Payload payload{.bytes = std::move(body_)};
   payload.tensors.reserve(descriptions_.size());
@@ -65,6 +66,7 @@ std::shared_ptr<Arrival> Arrival::of(wire::Payload payload) {
 }
 
 void FreeList::add(uint64_t segment) {
+  if (forked_child()) return;  // another thread may have had a lock when this process was forked
   bool was_empty;
   {
     MutexLock lock(mutex_);
@@ -87,8 +89,9 @@ Delivery Inbox::open(uint64_t number, std::string_view payload) {
   delivery.head = reader.take_bytes(reader.take<uint32_t>());
   const auto body_size = reader.take<uint64_t>();
   const auto tensor_count = reader.take<uint32_t>();
-  if (tensor_count > reader.remaining())
-    throw wire::MalformedError(fmt::format("message with {} tensors, and it ends before them", tensor_count));
+  if (tensor_count > std::min(most_tensors, reader.remaining()))
+    throw wire::MalformedError(
+        fmt::format("message with {} tensors, and it ends before them or has too many", tensor_count));
   std::vector<wire::TensorDescription> descriptions;
   descriptions.reserve(tensor_count);
   size_t part_count = 1;
@@ -161,13 +164,13 @@ Delivery Inbox::open(uint64_t number, std::string_view payload) {
     if (part.placement == Placement::segment) {
       *owner = borrow(segments_.at(part.segment));
     } else {
-      char* memory;
-      if (text != nullptr) {
-        text->resize(size);
-        memory = text->data();
-      } else {
+      char* memory = nullptr;
+      if (text == nullptr) {
         *owner = blocks_->take(size);
         memory = static_cast<char*>(owner->get());
+      } else if (part.placement == Placement::in_frame) {
+        text->resize(size);
+        memory = text->data();
       }
       if (part.placement == Placement::in_frame) {
         const std::string_view bytes = reader.take_bytes(size);
@@ -209,7 +212,13 @@ char* Inbox::destination(uint64_t number, const Chunk& chunk, size_t size) {
   if (chunk.offset != bulk.received || size > bulk.size - bulk.received)
     throw wire::MalformedError(fmt::format("chunk of message {}, part {}: {} bytes at {} of {}, expected at {}", number,
                                            chunk.part, size, chunk.offset, bulk.size, bulk.received));
-  return bulk.memory + bulk.received;
+  if (bulk.memory != nullptr) return bulk.memory + bulk.received;
+  // A size that was only announced makes no memory.
+  std::string& text = bulk.arrival->body_;
+  const size_t needed = bulk.received + size;
+  if (text.capacity() < needed) text.reserve(std::min<size_t>(bulk.size, std::max(needed, 2 * text.capacity())));
+  text.resize(needed);
+  return text.data() + bulk.received;
 }
 
 bool Inbox::chunk_arrived(uint64_t number, const Chunk& chunk, size_t size) {
@@ -276,13 +285,13 @@ std::vector<uint64_t> Inbox::segments() const {
   return ids;
 }
 
-void Inbox::lose(const std::string& why) {
+void Inbox::lose(const PeerGoneError& error) {
   auto bulks = std::exchange(bulks_, {});
   unfinished_bytes_ = 0;
   std::shared_ptr<Arrival> last;
   for (auto& [key, bulk] : bulks) {
     // Several parts may share one arrival: it is settled once.
-    if (bulk.arrival != last) bulk.arrival->settle(Arrival::State::lost, why);
+    if (bulk.arrival != last) bulk.arrival->settle(Arrival::State::lost, error);
     last = bulk.arrival;
   }
   segments_.clear();

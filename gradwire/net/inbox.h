@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "gradwire/base/error.h"
 #include "gradwire/base/mutex.h"
 #include "gradwire/net/blocks.h"
 #include "gradwire/net/frame.h"
@@ -35,8 +36,9 @@ class FreeList {
 
 struct InboxLimits {
   size_t largest_message = size_t{16} << 30U;
-  // Of chunked parts not yet complete; a message larger than that comes alone.
-  size_t unfinished_bytes = size_t{1} << 30U;
+  // Of chunked parts not yet complete, of all messages together. Not less than the largest message by default: replies
+  // and gradients do not wait for each other, and none of them is to be refused for coming second.
+  size_t unfinished_bytes = size_t{16} << 30U;
   size_t segment_bytes = size_t{16} << 30U;
 };
 
@@ -66,12 +68,12 @@ class Inbox {
   uint64_t bytes() const { return bytes_; }
 
   // The peer is gone: nothing more will come.
-  void lose(const std::string& why);
+  void lose(const PeerGoneError& error);
 
  private:
   struct Bulk {
     std::shared_ptr<Arrival> arrival;
-    char* memory = nullptr;
+    char* memory = nullptr;  // null: the message's bytes, which grow as they come
     uint64_t size = 0;
     uint64_t received = 0;
   };

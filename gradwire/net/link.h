@@ -21,7 +21,7 @@ namespace gradwire::net {
 struct Transfer {
   size_t bytes = 0;
   bool closed = false;
-  // Descriptors were sent to us, and the kernel could not give us all of them.
+  // Of those that were sent to us the system could not give us all, or it takes none from us now.
   bool descriptors_lost = false;
 };
 

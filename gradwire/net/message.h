@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "gradwire/base/error.h"
 #include "gradwire/base/mutex.h"
 #include "gradwire/wire/payload.h"
 #include "gradwire/wire/tensor.h"
@@ -55,7 +57,7 @@ class Arrival {
  private:
   friend class Inbox;
   enum class State { pending, complete, lost };
-  void settle(State state, std::string why = "") GRADWIRE_EXCLUDES(mutex_);
+  void settle(State state, std::optional<PeerGoneError> lost = {}) GRADWIRE_EXCLUDES(mutex_);
 
   // Constant after the header was handled; the memory of pending parts is written by the link's reader until settled.
   std::string body_;
@@ -64,7 +66,7 @@ class Arrival {
 
   Mutex mutex_;
   State state_ GRADWIRE_GUARDED_BY(mutex_) = State::pending;
-  std::string why_ GRADWIRE_GUARDED_BY(mutex_);
+  std::optional<PeerGoneError> lost_ GRADWIRE_GUARDED_BY(mutex_);
   std::function<void()> then_ GRADWIRE_GUARDED_BY(mutex_);
 };
 

@@ -1,6 +1,7 @@
 #include "gradwire/net/outbox.h"
 
 #include <algorithm>
+#include <map>
 
 namespace gradwire::net {
 namespace {
@@ -102,14 +103,15 @@ bool Outbox::finish_bulk(uint64_t number, uint32_t part) {
     return stream.message->number == number && stream.message->bulks[stream.bulk].part == part;
   };
   // It may say so before all was written: a refused bulk is finished at once.
-  auto streaming = std::find_if(streaming_.begin(), streaming_.end(), is_it);
-  auto sent = std::find_if(sent_streams_.begin(), sent_streams_.end(), is_it);
-  if (streaming == streaming_.end() && sent == sent_streams_.end()) return false;
-  const Stream stream = streaming != streaming_.end() ? *streaming : *sent;
-  if (streaming != streaming_.end())
-    streaming_.erase(streaming);
-  else
-    sent_streams_.erase(sent);
+  std::deque<Stream>* among = &sent_streams_;
+  auto found = std::find_if(among->begin(), among->end(), is_it);
+  if (found == among->end()) {
+    among = &streaming_;
+    found = std::find_if(among->begin(), among->end(), is_it);
+    if (found == among->end()) return false;
+  }
+  const Stream stream = std::move(*found);
+  among->erase(found);
   Outgoing::Bulk& bulk = stream.message->bulks[stream.bulk];
   bulk.finished = true;
   bulk.owner.reset();
@@ -118,7 +120,7 @@ bool Outbox::finish_bulk(uint64_t number, uint32_t part) {
   return true;
 }
 
-bool Outbox::resume(const Hello& hello, SegmentPool* segments) {
+bool Outbox::resume(const Hello& hello, SegmentPool* unusable) {
   if (hello.last_handled < acknowledged_ || hello.last_handled > acknowledged_ + next_) return false;
   // Bulks of handled messages go on where the peer says, and are finished if it does not name them (L7).
   std::vector<Stream> started(std::make_move_iterator(streaming_.begin()), std::make_move_iterator(streaming_.end()));
@@ -128,37 +130,42 @@ bool Outbox::resume(const Hello& hello, SegmentPool* segments) {
   std::sort(started.begin(), started.end(), [](const Stream& a, const Stream& b) {
     return std::pair(a.message->number, a.bulk) < std::pair(b.message->number, b.bulk);
   });
+  std::map<std::pair<uint64_t, uint32_t>, uint64_t> offsets;
+  for (const BulkOffset& at : hello.unfinished_bulks) offsets.emplace(std::pair(at.number, at.part), at.offset);
   for (Stream& stream : started) {
     Outgoing::Bulk& bulk = stream.message->bulks[stream.bulk];
     if (stream.message->number > hello.last_handled) {
       bulk.offset = 0;  // started again, behind its header
       continue;
     }
-    const auto listed =
-        std::find_if(hello.unfinished_bulks.begin(), hello.unfinished_bulks.end(),
-                     [&](const BulkOffset& at) { return at.number == stream.message->number && at.part == bulk.part; });
-    if (listed == hello.unfinished_bulks.end()) {
+    const auto listed = offsets.find({stream.message->number, bulk.part});
+    if (listed == offsets.end()) {
       bulk.finished = true;
       bulk.owner.reset();
       release(bulk.bytes.size());
-    } else if (listed->offset > bulk.bytes.size()) {
-      return false;
+    } else if (listed->second >= bulk.bytes.size()) {
+      return false;  // then it would be finished
     } else {
-      bulk.offset = listed->offset;
+      bulk.offset = listed->second;
       streaming_.push_back(stream);
     }
   }
   if (!acknowledge(hello.last_handled)) return false;
   next_ = 0;
   passed_ = {hello.segments.begin(), hello.segments.end()};
-  if (!hello.has(Feature::descriptors) && segments != nullptr)
-    for (const std::shared_ptr<Outgoing>& message : unacknowledged_)
-      if (std::any_of(message->loans.begin(), message->loans.end(),
-                      [&](const Outgoing::Loan& loan) { return !passed_.contains(loan.segment->id()); })) {
-        held_bytes_ -= message->held_bytes();
-        message->stream_from_segments(*segments);
-        held_bytes_ += message->held_bytes();
-      }
+  if (unusable != nullptr) {
+    const auto stream_unless_passed = [&](Outgoing& message) {
+      if (std::any_of(message.loans.begin(), message.loans.end(),
+                      [&](const Outgoing::Loan& loan) { return !passed_.contains(loan.segment->id()); }))
+        message.stream_from_segments(*unusable);
+    };
+    for (const std::shared_ptr<Outgoing>& message : unacknowledged_) {
+      held_bytes_ -= message->held_bytes();
+      stream_unless_passed(*message);
+      held_bytes_ += message->held_bytes();
+    }
+    for (const std::shared_ptr<Outgoing>& message : waiting_) stream_unless_passed(*message);
+  }
   admit_waiting();
   return true;
 }
@@ -196,7 +203,12 @@ void Outbox::gather(Batch& batch, uint64_t handled) {
       if (!message->bulks[bulk].finished) streaming_.push_back({message, bulk});
     ++next_;
   }
-  if (streaming_.empty() || batch.size() >= batch_size) return;
+  // One large chunk, or several small ones.
+  while (!streaming_.empty() && batch.size() < batch_size && batch.buffer_count() < most_buffers)
+    add_chunk(batch, handled);
+}
+
+void Outbox::add_chunk(Batch& batch, uint64_t handled) {
   Stream stream = std::move(streaming_.front());
   streaming_.pop_front();
   Outgoing::Bulk& bulk = stream.message->bulks[stream.bulk];

@@ -68,7 +68,8 @@ class Outbox {
   uint64_t admitted() const { return admitted_; }
 
   // The link is new. Everything the peer has not handled is written (again). Returns false on a gap (L6).
-  bool resume(const Hello& hello, SegmentPool* segments);
+  // `unusable`: their pool, where no segment that the peer does not have yet can be passed to it on this link.
+  bool resume(const Hello& hello, SegmentPool* unusable);
   // Cumulative. False if it goes back, or beyond what was written (L6).
   bool acknowledge(uint64_t number);
   // The peer has all of that bulk, or does not want it. False if there is none such.
@@ -94,6 +95,8 @@ class Outbox {
   void admit_waiting();
   void release(size_t bytes);
   bool pass_segments(Batch& batch, const Outgoing& message);
+  // Of the part whose turn it is.
+  void add_chunk(Batch& batch, uint64_t handled);
 
   const size_t limit_;
   uint64_t last_number_ = 0;
@@ -112,8 +115,8 @@ class Outbox {
   };
   // Unfinished bulks of messages that were given to the link; each gets a chunk in turn.
   std::deque<Stream> streaming_;
-  // Bulks wholly written, not yet said to be finished.
-  std::vector<Stream> sent_streams_;
+  // Bulks wholly written, not yet said to be finished, which they mostly are in the same order.
+  std::deque<Stream> sent_streams_;
   // Segments whose descriptors the peer has on this link.
   std::unordered_set<uint64_t> passed_;
   uint64_t acknowledged_by_us_ = 0;

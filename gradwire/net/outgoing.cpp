@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "gradwire/base/error.h"
-#include "gradwire/net/frame.h"
 
 namespace gradwire::net {
 namespace {
@@ -66,8 +65,11 @@ void Outgoing::stream_from_segments(SegmentPool& pool) {
   loans.clear();
 }
 
-std::shared_ptr<Outgoing> encode_message(Message&& message, SegmentPool* segments, Blocks& blocks) {
-  auto outgoing = std::make_shared<Outgoing>();
+void encode_message(Outgoing& outgoing, Message&& message, SegmentPool* segments, Blocks& blocks) {
+  if (message.payload.tensors.size() > most_tensors)
+    throw InvalidArgumentError(
+        fmt::format("a message with {} tensors; {} is the most. Send fewer at once, or stack them",
+                    message.payload.tensors.size(), most_tensors));
   std::vector<wire::FlatTensor> flat;
   flat.reserve(message.payload.tensors.size());
   for (const at::Tensor& tensor : message.payload.tensors) flat.push_back(wire::flatten(tensor));
@@ -85,7 +87,7 @@ std::shared_ptr<Outgoing> encode_message(Message&& message, SegmentPool* segment
   for (const wire::FlatTensor& tensor : flat) wire::encode(writer, tensor.description);
 
   // First where each part goes, then the small ones themselves.
-  outgoing->placements_at = frame.size();
+  outgoing.placements_at = frame.size();
   size_t in_frame = 0;
   uint32_t part = 0;
   c10::SmallVector<const at::Tensor*, 8> small;
@@ -96,7 +98,7 @@ std::shared_ptr<Outgoing> encode_message(Message&& message, SegmentPool* segment
   } else {
     put_placement(frame, Placement::stream);
     auto owner = std::make_shared<std::string>(std::move(message.payload.bytes));
-    outgoing->bulks.push_back({.part = part, .bytes = *owner, .owner = owner});
+    outgoing.bulks.push_back({.part = part, .bytes = *owner, .owner = owner});
   }
   for (const wire::FlatTensor& tensor : flat) {
     for (size_t i = 0; i < tensor.parts.size(); ++i) {
@@ -106,15 +108,16 @@ std::shared_ptr<Outgoing> encode_message(Message&& message, SegmentPool* segment
         in_frame += size;
         put_placement(frame, Placement::in_frame);
         small.push_back(&tensor.parts[i]);
-      } else if (std::shared_ptr<Segment> segment = segments != nullptr ? segments->lend(size) : nullptr) {
+      } else if (std::shared_ptr<Segment> segment =
+                     segments != nullptr && size >= smallest_in_segment ? segments->lend(size) : nullptr) {
+        outgoing.loans.push_back({.part = part, .size = size, .segment = segment});
         wire::copy_part(tensor.parts[i], segment->data());
         put_placement(frame, Placement::segment, segment->id());
-        outgoing->loans.push_back({.part = part, .size = size, .segment = std::move(segment)});
       } else {
         auto memory = std::make_shared<c10::DataPtr>(blocks.take(size));
         wire::copy_part(tensor.parts[i], memory->get());
         put_placement(frame, Placement::stream);
-        outgoing->bulks.push_back(
+        outgoing.bulks.push_back(
             {.part = part, .bytes = {static_cast<const char*>(memory->get()), size}, .owner = memory});
       }
     }
@@ -126,13 +129,12 @@ std::shared_ptr<Outgoing> encode_message(Message&& message, SegmentPool* segment
     wire::copy_part(*tensor, frame.data() + at);
     at += tensor->nbytes();
   }
-  if (frame.size() - frame_header_size > largest_frame_payload)
+  if (frame.size() - frame_header_size > most_before_boarding)
     throw InvalidArgumentError(fmt::format(
         "a message's head and the descriptions of its {} tensors take {} bytes; {} is the most. Send fewer at once",
-        flat.size(), frame.size(), largest_frame_payload));
+        flat.size(), frame.size(), most_before_boarding));
   set_payload_size(frame);
-  outgoing->frame = std::move(frame);
-  return outgoing;
+  outgoing.frame = std::move(frame);
 }
 
 }  // namespace gradwire::net

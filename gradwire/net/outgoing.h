@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gradwire/net/blocks.h"
+#include "gradwire/net/frame.h"
 #include "gradwire/net/message.h"
 #include "gradwire/net/segment.h"
 
@@ -22,6 +23,11 @@ enum class Placement : uint8_t {
 
 inline constexpr size_t placement_size = 9;          // kind and segment id
 inline constexpr size_t in_frame_limit = 64 * 1024;  // all small parts of a message together
+// A segment takes a descriptor and pages of its own: what is smaller and finds no room in the frame streams.
+inline constexpr size_t smallest_in_segment = 64 * 1024;
+inline constexpr size_t most_tensors = size_t{1} << 18U;
+// Of the frame; the other half is for what boards, when nothing can be refused any more.
+inline constexpr size_t most_before_boarding = largest_frame_payload / 2;
 
 // Constant once queued, but for what the session's lock guards.
 struct Outgoing {
@@ -60,7 +66,8 @@ struct Outgoing {
 };
 
 // Copies every tensor. Large ones go into segments of the pool; without one, or past its bound, they stream.
-// Throws InvalidArgumentError for a tensor that cannot travel, or a head that is not small.
-std::shared_ptr<Outgoing> encode_message(Message&& message, SegmentPool* segments, Blocks& blocks);
+// Throws InvalidArgumentError for a tensor that cannot travel, too many of them, or a head that is not small; what was
+// lent by then is among the loans, for the caller to give back.
+void encode_message(Outgoing& outgoing, Message&& message, SegmentPool* segments, Blocks& blocks);
 
 }  // namespace gradwire::net

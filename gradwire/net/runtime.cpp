@@ -1,5 +1,8 @@
 #include "gradwire/net/runtime.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+
 #include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
@@ -14,9 +17,21 @@
 #include "gradwire/net/spin.h"
 
 namespace gradwire::net {
+namespace {
+
+constexpr size_t most_segment_bytes = size_t{4} << 30U;
+
+// Shared segments take a quarter of what the process may open: the rest is for its files and connections.
+size_t most_segment_descriptors() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SegmentBudget::no_bound;
+  return limit.rlim_cur / 4;
+}
+
+}  // namespace
 
 struct Runtime::Core {
-  Core() : descriptor(context, dup(poller.descriptor())), work(context.get_executor()) { arm(); }
+  Core() : descriptor(context, fcntl(poller.descriptor(), F_DUPFD_CLOEXEC, 0)), work(context.get_executor()) { arm(); }
   // Keeps the poller's epoll set watched by the event loop.
   void arm() {
     descriptor.async_wait(asio::posix::stream_descriptor::wait_read, [this](const asio::error_code& error) {
@@ -60,16 +75,17 @@ void Runtime::require_threads() {
 
 Runtime::Runtime()
     : core_(std::make_shared<Core>()),
-      threads_(std::make_shared<Threads>(
-          Threads::Turns{.take =
-                             [core = core_](bool may_wait) {
-                               const auto poll = [&] { return core->context.poll_one() > 0; };
-                               if (!may_wait)
-                                 poll();
-                               else if (!core->spin.until(Time::max(), poll))
-                                 core->context.run_one();
-                             },
-                         .interrupt = [core = core_] { asio::post(core->context, [] {}); }})) {
+      threads_(
+          std::make_shared<Threads>(Threads::Turns{.take =
+                                                       [core = core_](bool may_wait) {
+                                                         const auto poll = [&] { return core->context.poll_one() > 0; };
+                                                         if (!may_wait)
+                                                           poll();
+                                                         else if (!core->spin.until(Time::max(), poll))
+                                                           core->context.run_one();
+                                                       },
+                                                   .interrupt = [core = core_] { asio::post(core->context, [] {}); }})),
+      segment_budget_(std::make_shared<SegmentBudget>(most_segment_bytes, most_segment_descriptors())) {
   require_same_torch(torch_version_at_build(), torch_version_loaded());
   threads_->start();
 }

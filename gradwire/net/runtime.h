@@ -6,6 +6,7 @@
 
 #include "gradwire/net/loop.h"
 #include "gradwire/net/poller.h"
+#include "gradwire/net/segment.h"
 #include "gradwire/net/threads.h"
 #include "gradwire/net/waker.h"
 
@@ -38,6 +39,8 @@ class Runtime : public Loop, public std::enable_shared_from_this<Runtime> {
   asio::io_context& context();
   Threads& threads() { return *threads_; }
   WakerPool& wakers() { return wakers_; }
+  // For all workers of the process together.
+  const std::shared_ptr<SegmentBudget>& segment_budget() const { return segment_budget_; }
 
  private:
   // Lives until the last thread has left it, which may be after this object is gone.
@@ -45,6 +48,7 @@ class Runtime : public Loop, public std::enable_shared_from_this<Runtime> {
   const std::shared_ptr<Core> core_;
   const std::shared_ptr<Threads> threads_;
   WakerPool wakers_;
+  const std::shared_ptr<SegmentBudget> segment_budget_;
 };
 
 }  // namespace gradwire::net

@@ -17,16 +17,20 @@ constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 // Populated at once: one call is several times cheaper than a fault per page.
 char* map(int file, size_t size) {
-  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+  const int kind = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, kind | MAP_POPULATE, file, 0);
   return data == MAP_FAILED ? nullptr : static_cast<char*>(data);
 }
 
 }  // namespace
 
-std::shared_ptr<Segment> Segment::make(uint64_t id, size_t size) {
-  Descriptor file(memfd_create("gradwire", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file || ftruncate(file.get(), static_cast<off_t>(size)) != 0) return nullptr;
-  if (fcntl(file.get(), F_ADD_SEALS, seals) != 0) return nullptr;
+std::shared_ptr<Segment> Segment::make(uint64_t id, size_t size, Sharing sharing) {
+  Descriptor file;
+  if (sharing == Sharing::with_peer) {
+    file = Descriptor(memfd_create("gradwire", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!file || ftruncate(file.get(), static_cast<off_t>(size)) != 0) return nullptr;
+    if (fcntl(file.get(), F_ADD_SEALS, seals) != 0) return nullptr;
+  }
   char* data = map(file.get(), size);
   if (data == nullptr) return nullptr;
   return std::shared_ptr<Segment>(new Segment(id, size, std::move(file), data));
@@ -42,19 +46,29 @@ std::shared_ptr<Segment> Segment::open(uint64_t id, size_t size, Descriptor file
   } else if (char* data = map(file.get(), size); data == nullptr) {
     why = fmt::format("it cannot be mapped: {}", std::strerror(errno));
   } else {
-    return std::shared_ptr<Segment>(new Segment(id, size, std::move(file), data));
+    return std::shared_ptr<Segment>(new Segment(id, size, Descriptor(), data));
   }
   return nullptr;
 }
 
 Segment::~Segment() { munmap(data_, size_); }
 
-bool SegmentBudget::take(size_t bytes) {
-  const auto wanted = static_cast<int64_t>(bytes);
-  int64_t left = left_.load();
-  while (left >= wanted)
-    if (left_.compare_exchange_weak(left, left - wanted)) return true;
+bool SegmentBudget::take(size_t bytes, size_t descriptors) {
+  const auto take_from = [](std::atomic<int64_t>& left, size_t wanted) {
+    int64_t now = left.load();
+    while (now >= static_cast<int64_t>(wanted))
+      if (left.compare_exchange_weak(now, now - static_cast<int64_t>(wanted))) return true;
+    return false;
+  };
+  if (!take_from(bytes_, bytes)) return false;
+  if (take_from(descriptors_, descriptors)) return true;
+  give_back(bytes);
   return false;
+}
+
+void SegmentBudget::give_back(size_t bytes, size_t descriptors) {
+  bytes_ += static_cast<int64_t>(bytes);
+  descriptors_ += static_cast<int64_t>(descriptors);
 }
 
 SegmentPool::~SegmentPool() { clear(); }
@@ -71,13 +85,14 @@ std::shared_ptr<Segment> SegmentPool::lend(size_t size) {
   uint64_t id;
   {
     MutexLock lock(mutex_);
+    if (cleared_) return nullptr;
     if (auto found = idle_.find(wanted); found != idle_.end() && !found->second.empty()) {
       std::shared_ptr<Segment> segment = std::move(found->second.back().segment);
       found->second.pop_back();
       lent_.emplace(segment->id(), segment);
       return segment;
     }
-    while (!budget_->take(wanted)) {
+    while (!budget_->take(wanted, descriptors_of(1))) {
       // The one that has been idle longest makes room.
       auto oldest = idle_.end();
       for (auto at = idle_.begin(); at != idle_.end(); ++at)
@@ -89,11 +104,13 @@ std::shared_ptr<Segment> SegmentPool::lend(size_t size) {
       oldest->second.erase(oldest->second.begin());
     }
     bytes_ += wanted;
+    ++count_;
     id = next_id_++;
   }
   // Outside the lock: making pages takes long.
-  std::shared_ptr<Segment> segment = Segment::make(id, wanted);
+  std::shared_ptr<Segment> segment = Segment::make(id, wanted, sharing_);
   MutexLock lock(mutex_);
+  if (cleared_) return nullptr;
   if (segment)
     lent_.emplace(id, segment);
   else
@@ -140,7 +157,8 @@ void SegmentPool::clear() {
   MutexLock lock(mutex_);
   std::swap(lent, lent_);
   std::swap(idle, idle_);
-  drop(bytes_);
+  cleared_ = true;
+  drop(bytes_, count_);
 }
 
 size_t SegmentPool::bytes() {
@@ -153,9 +171,10 @@ size_t SegmentPool::lent_count() {
   return lent_.size();
 }
 
-void SegmentPool::drop(size_t size) {
+void SegmentPool::drop(size_t size, size_t count) {
   bytes_ -= size;
-  budget_->give_back(size);
+  count_ -= count;
+  budget_->give_back(size, descriptors_of(count));
 }
 
 }  // namespace gradwire::net

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,13 +23,19 @@
 
 namespace gradwire::net {
 
-// A mapped memfd. Immutable but for the memory it names, which belongs to whoever the protocol says.
+// Who sees the memory of a segment.
+enum class Sharing {
+  with_peer,  // a memfd, whose descriptor can be passed on
+  none,       // this process alone: it takes no descriptor, and a forked child has a copy
+};
+
+// Mapped memory. Immutable but for the memory it names, which belongs to whoever the protocol says.
 class Segment {
  public:
   // Nothing if the system refuses (out of memory or descriptors).
-  static std::shared_ptr<Segment> make(uint64_t id, size_t size);
+  static std::shared_ptr<Segment> make(uint64_t id, size_t size, Sharing sharing = Sharing::with_peer);
   // Maps one that was received. Seals and size are checked first: a file that can shrink would mean SIGBUS.
-  // Nothing, with the reason in `why`, if it is not what it should be.
+  // Nothing, with the reason in `why`, if it is not what it should be. Once it is mapped its descriptor is not kept.
   static std::shared_ptr<Segment> open(uint64_t id, size_t size, Descriptor file, std::string& why);
   ~Segment();
   Segment(const Segment&) = delete;
@@ -48,26 +55,31 @@ class Segment {
   char* const data_;
 };
 
-// The bound that all pools of a process share. Any thread.
+// The bounds that all pools of a process share: of memory, and of the descriptors that shared segments hold while they
+// live, which the rest of the process needs too. Any thread.
 class SegmentBudget {
  public:
-  explicit SegmentBudget(size_t bytes) : left_(static_cast<int64_t>(bytes)) {}
-  bool take(size_t bytes);
-  void give_back(size_t bytes) { left_.fetch_add(static_cast<int64_t>(bytes)); }
+  static constexpr size_t no_bound = std::numeric_limits<int64_t>::max();
+  explicit SegmentBudget(size_t bytes, size_t descriptors = no_bound)
+      : bytes_(static_cast<int64_t>(bytes)), descriptors_(static_cast<int64_t>(descriptors)) {}
+  bool take(size_t bytes, size_t descriptors = 0);
+  void give_back(size_t bytes, size_t descriptors = 0);
 
  private:
-  std::atomic<int64_t> left_;
+  std::atomic<int64_t> bytes_;
+  std::atomic<int64_t> descriptors_;
 };
 
 // The sender's segments for one peer. Any thread.
 class SegmentPool {
  public:
-  explicit SegmentPool(std::shared_ptr<SegmentBudget> budget) : budget_(std::move(budget)) {}
+  explicit SegmentPool(std::shared_ptr<SegmentBudget> budget, Sharing sharing = Sharing::with_peer)
+      : budget_(std::move(budget)), sharing_(sharing) {}
   ~SegmentPool();
 
-  // A segment of at least this size; nothing past the bound: then the tensor streams.
+  // A segment of at least this size; nothing past the bound, or after `clear`: then the tensor streams.
   std::shared_ptr<Segment> lend(size_t size) GRADWIRE_EXCLUDES(mutex_);
-  // The receiver is done with it. False if it was not lent: the peer breaks the protocol.
+  // The receiver is done with it, or never heard of it. False if it was not lent: the peer breaks the protocol.
   bool take_back(uint64_t id, Time now) GRADWIRE_EXCLUDES(mutex_);
   // The peer cannot have it (no descriptors any more): forgotten when its last user is gone.
   void withdraw(uint64_t id) GRADWIRE_EXCLUDES(mutex_);
@@ -89,12 +101,17 @@ class SegmentPool {
     std::shared_ptr<Segment> segment;
     Time since;
   };
-  void drop(size_t size) GRADWIRE_REQUIRES(mutex_);
+  // Of so many segments, with so many bytes together.
+  void drop(size_t size, size_t count = 1) GRADWIRE_REQUIRES(mutex_);
+  size_t descriptors_of(size_t count) const { return sharing_ == Sharing::with_peer ? count : 0; }
 
   const std::shared_ptr<SegmentBudget> budget_;
+  const Sharing sharing_;
   Mutex mutex_;
   uint64_t next_id_ GRADWIRE_GUARDED_BY(mutex_) = 1;
+  bool cleared_ GRADWIRE_GUARDED_BY(mutex_) = false;
   size_t bytes_ GRADWIRE_GUARDED_BY(mutex_) = 0;
+  size_t count_ GRADWIRE_GUARDED_BY(mutex_) = 0;
   std::unordered_map<uint64_t, std::shared_ptr<Segment>> lent_ GRADWIRE_GUARDED_BY(mutex_);
   // By size; the most recently used last, and used first: its pages are the warmest.
   std::map<size_t, std::vector<Idle>> idle_ GRADWIRE_GUARDED_BY(mutex_);

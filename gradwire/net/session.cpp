@@ -9,6 +9,8 @@ namespace {
 
 constexpr Duration acknowledgement_delay = std::chrono::milliseconds(5);
 constexpr Duration segment_idle_time = std::chrono::seconds(10);
+// Of frames of the session's own that wait to be written: no honest peer asks for so much while it does not read.
+constexpr size_t most_control_bytes = size_t{1} << 20U;
 
 }  // namespace
 
@@ -36,16 +38,16 @@ Session::Session(SessionPlace place, Record mine, Record peer, SessionOptions op
 
 uint64_t Session::send(Message message, Admission admission, Writing writing) {
   std::function<std::string()> board = std::move(message.board);
-  // Copying large tensors takes long: before any lock.
-  std::shared_ptr<Outgoing> outgoing =
-      encode_message(std::move(message), segments_usable_ ? pool_.get() : nullptr, *place_.blocks);
+  const auto outgoing = std::make_shared<Outgoing>();
   uint64_t place_in_queue;
   bool write_now = false;
   bool post = false;
   bool time_it = false;
-  {
+  try {
+    // Copying large tensors takes long: before any lock.
+    encode_message(*outgoing, std::move(message), segments_usable_ ? pool_.get() : nullptr, *place_.blocks);
     MutexLock lock(state_);
-    if (ended_) throw_gone();
+    if (ended_) throw gone();
     // The link may have become one without descriptors since the message was encoded.
     if (!segments_usable_ && !outgoing->loans.empty()) outgoing->stream_from_segments(*pool_);
     if (board) {
@@ -55,10 +57,13 @@ uint64_t Session::send(Message message, Admission admission, Writing writing) {
     // On a quiet link this thread writes: no hand-over. Behind messages that are still on their way, several are
     // worth one system call: the loop writes them, or whoever begins to wait for an answer.
     write_now = outbox_.idle() && !flush_posted_ && writing == Writing::soon;
-    place_in_queue = outbox_.push(std::move(outgoing), admission);
+    place_in_queue = outbox_.push(outgoing, admission);
     if (writing == Writing::later && !acknowledgement_timed_) time_it = acknowledgement_timed_ = true;
     if (writing == Writing::soon && !write_now && !flush_posted_ && !writing_ && !blocked_ && sending_)
       post = flush_posted_ = true;
+  } catch (...) {
+    for (const Outgoing::Loan& loan : outgoing->loans) pool_->take_back(loan.segment->id(), place_.loop->now());
+    throw;
   }
   if (time_it) place_.loop->after(acknowledgement_delay, weakly(&Session::acknowledge_now));
   if (write_now) flush();
@@ -76,7 +81,7 @@ bool Session::wait_for_room(uint64_t place_in_queue, Time deadline) {
     else
       lock.wait_until(room_, deadline);
   }
-  if (ended_) throw_gone();
+  if (ended_) throw gone();
   return true;
 }
 
@@ -111,6 +116,7 @@ void Session::flush() {
     if (sending_ != link) continue;
     // The reader of the link finds out that it is closed, and acts (L5); all that is left here is to stop writing.
     if (transfer.closed) {
+      if (transfer.descriptors_lost) descriptors_failed_ = true;
       blocked_ = true;
       return;
     }
@@ -122,9 +128,21 @@ void Session::flush() {
   }
 }
 
-void Session::add_control(std::string frame) {
+bool Session::add_control(FrameKind kind, uint64_t number, std::string_view payload) {
   MutexLock lock(state_);
-  if (sending_) control_ += frame;
+  if (!sending_) return true;
+  if (control_.size() >= most_control_bytes) return false;
+  // Looked up under the lock under which frames are put in order: an acknowledgement must not go back (L6).
+  encode(control_, {.payload_size = static_cast<uint32_t>(payload.size()),
+                    .kind = kind,
+                    .number = number,
+                    .acknowledged = handled_});
+  control_ += payload;
+  return true;
+}
+
+void Session::answer(FrameKind kind, uint64_t number, std::string_view payload) {
+  if (!add_control(kind, number, payload)) throw wire::MalformedError("it asks and asks, and reads no answer");
 }
 
 void Session::acknowledge_soon() {
@@ -216,7 +234,9 @@ void Session::leave(Duration limit, std::function<void()> left) {
 // L9: behind everything else, the bytes of large parts included: the receiver closes when it has read it.
 void Session::say_goodbye_if_due() {
   if (!leaving_ || goodbye_number_ != 0 || !outbox_.only_heads_left()) return;
-  outbox_.push(encode_message({.type = MessageType::goodbye}, nullptr, *place_.blocks), Admission::always);
+  const auto goodbye = std::make_shared<Outgoing>();
+  encode_message(*goodbye, {.type = MessageType::goodbye}, nullptr, *place_.blocks);
+  outbox_.push(goodbye, Admission::always);
   goodbye_number_ = outbox_.last_number();
 }
 
@@ -233,6 +253,7 @@ void Session::end(GoneReason reason, const std::string& why) {
   stop_dial();
   waiting_for_peer_ = false;
   std::function<void()> left;
+  std::optional<PeerGoneError> lost;
   {
     MutexLock lock(state_);
     ended_ = true;
@@ -240,19 +261,20 @@ void Session::end(GoneReason reason, const std::string& why) {
     if (goodbye_number_ != 0) reason = GoneReason::left;
     gone_reason_ = reason;
     gone_why_ = why;
+    lost = gone();
     outbox_.clear();
     room_.notify_all();
     left = std::move(left_);
   }
   pool_->clear();
-  inbox_.lose(fmt::format("{} is gone ({}): {}", to_string(peer_), name_of(reason), why));
+  inbox_.lose(*lost);
   if (left) place_.loop->post(std::move(left));
   if (std::shared_ptr<SessionHandler> handler = place_.handler.lock()) handler->peer_gone(*this, reason, why);
 }
 
-void Session::throw_gone() {
-  throw PeerGoneError(fmt::format("{} is gone ({}): {}", to_string(peer_), name_of(gone_reason_), gone_why_),
-                      peer_.name, gone_reason_);
+PeerGoneError Session::gone() const {
+  return {fmt::format("{} is gone ({}): {}", to_string(peer_), name_of(gone_reason_), gone_why_), peer_.name,
+          gone_reason_};
 }
 
 void Session::tick(Time expected) {
@@ -263,7 +285,7 @@ void Session::tick(Time expected) {
     MutexLock lock(order_);
     if (ended_) return;
     // If this process was stopped, the silence was its own: what the others said meanwhile is still unread.
-    if (now > expected + period) last_heard_ += now - expected;
+    if (now > expected + period) last_heard_ = std::min(now, last_heard_ + (now - expected));
     const Duration silence = now - last_heard_;
     if (silence >= options_.peer_timeout) {
       end(GoneReason::died,
@@ -282,7 +304,7 @@ void Session::tick(Time expected) {
     }
   }
   if (ping) {
-    add_control(encode_plain(FrameKind::ping, 0, handled_));
+    add_control(FrameKind::ping);
     flush();
   }
   send_control(MessageType::retire_segments, pool_->retire_idle(now - segment_idle_time));

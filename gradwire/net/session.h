@@ -146,13 +146,17 @@ class Session : public std::enable_shared_from_this<Session> {
   void handle_frame(const std::shared_ptr<Channel>& channel, const Channel::Event& event, SessionHandler* handler)
       GRADWIRE_REQUIRES(order_);
   void handle_message(const Channel::Event& event, SessionHandler* handler) GRADWIRE_REQUIRES(order_);
+  // Every frame carries one. False if the session has ended by it.
+  bool handle_acknowledgement(uint64_t number) GRADWIRE_REQUIRES(order_) GRADWIRE_EXCLUDES(state_);
   void gap(const std::string& what) GRADWIRE_REQUIRES(order_);
   void bad_bytes(const std::shared_ptr<Channel>& channel, const std::string& what) GRADWIRE_REQUIRES(order_);
   void link_lost(const std::shared_ptr<Channel>& channel, const std::string& why) GRADWIRE_REQUIRES(order_);
   void heard() GRADWIRE_REQUIRES(order_);
 
   // Writing.
-  void add_control(std::string frame) GRADWIRE_EXCLUDES(state_);
+  // A frame of the session's own. False, and not added, if the peer lets them pile up.
+  bool add_control(FrameKind kind, uint64_t number = 0, std::string_view payload = {}) GRADWIRE_EXCLUDES(state_);
+  void answer(FrameKind kind, uint64_t number = 0, std::string_view payload = {}) GRADWIRE_EXCLUDES(state_);
   void acknowledge_soon() GRADWIRE_EXCLUDES(state_);
   void acknowledge_now() GRADWIRE_EXCLUDES(state_);
   void write_more(const std::shared_ptr<Channel>& channel) GRADWIRE_EXCLUDES(order_, state_);
@@ -165,7 +169,7 @@ class Session : public std::enable_shared_from_this<Session> {
   bool goodbye_heard() const GRADWIRE_REQUIRES(state_);
   void end(GoneReason reason, const std::string& why) GRADWIRE_REQUIRES(order_) GRADWIRE_EXCLUDES(state_);
   void tick(Time expected) GRADWIRE_EXCLUDES(order_, state_);
-  [[noreturn]] void throw_gone() GRADWIRE_REQUIRES(state_);
+  PeerGoneError gone() const GRADWIRE_REQUIRES(state_);
 
   // A callback that does nothing once the session is gone.
   template <class... Arguments, class Member>
@@ -188,6 +192,8 @@ class Session : public std::enable_shared_from_this<Session> {
   std::atomic<uint64_t> handled_ = 0;
   // Whether large tensors go in segments now: a guess until the first Hello.
   std::atomic<bool> segments_usable_;
+  // Passing them failed, here or there: from the next link on there are none.
+  std::atomic<bool> descriptors_failed_ = false;
 
   Mutex order_;
   std::shared_ptr<Channel> current_ GRADWIRE_GUARDED_BY(order_);
@@ -202,7 +208,6 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<Time> unreachable_since_ GRADWIRE_GUARDED_BY(order_);
   Inbox inbox_ GRADWIRE_GUARDED_BY(order_);
   uint64_t bad_number_ GRADWIRE_GUARDED_BY(order_) = 0;
-  bool descriptors_failed_ GRADWIRE_GUARDED_BY(order_) = false;
   bool reader_claimed_ GRADWIRE_GUARDED_BY(order_) = false;
   Time last_heard_ GRADWIRE_GUARDED_BY(order_);
   Time last_pinged_ GRADWIRE_GUARDED_BY(order_);

@@ -110,6 +110,7 @@ void Session::dial_answered(const Channel::Event& event) {
     }
     case FrameKind::refused:
       // The peer has, or is making, a better link: wait for it until this dial's timer ends.
+      heard();
       refused_attempt_ = std::max(refused_attempt_, event.header.number);
       waiting_for_peer_ = true;
       dial_->channel->link().close();
@@ -185,12 +186,13 @@ void Session::adopt(std::shared_ptr<Channel> channel, const Hello& hello, std::s
   reader_claimed_ = false;
   unreachable_since_.reset();
   heard();
-  segments_usable_ = options_.segments && channel->link().passes_descriptors() && hello.has(Feature::descriptors);
+  segments_usable_ = options_.segments && !descriptors_failed_ && channel->link().passes_descriptors() &&
+                     hello.has(Feature::descriptors);
   bool resumed;
   bool left = false;
   {
     MutexLock lock(state_);
-    resumed = outbox_.resume(hello, pool_.get());
+    resumed = outbox_.resume(hello, segments_usable_ ? nullptr : pool_.get());
     room_.notify_all();
     if (resumed) {
       sending_ = channel->shared_link();

@@ -23,7 +23,8 @@ void Session::read(const std::shared_ptr<Channel>& channel) {
     while (owns(channel.get()) && total < read_limit) {
       const Transfer transfer = channel->fill();
       if (transfer.bytes > 0) {
-        heard();
+        // What answers a dial may be anyone, until it has said who it is.
+        if (current_ == channel) heard();
         handle_events(channel, handler.get());
       }
       if (transfer.descriptors_lost && owns(channel.get())) {
@@ -53,16 +54,13 @@ void Session::handle_events(const std::shared_ptr<Channel>& channel, SessionHand
       if (dial_ && dial_->channel == channel) {
         dial_answered(event);
       } else if (event.kind == Channel::EventKind::chunk_begins) {
+        if (!handle_acknowledgement(event.header.acknowledged)) return;
         channel->place_chunk(inbox_.destination(event.header.number, event.chunk, event.chunk_size));
       } else if (event.kind == Channel::EventKind::chunk_ended) {
         if (inbox_.chunk_arrived(event.header.number, event.chunk, event.chunk_size)) {
           wire::ByteWriter part;
-          encode(part.bytes(), {.payload_size = 4,
-                                .kind = FrameKind::bulk_finished,
-                                .number = event.header.number,
-                                .acknowledged = handled_});
           part.put(event.chunk.part);
-          add_control(part.take());
+          answer(FrameKind::bulk_finished, event.header.number, part.bytes());
         }
       } else {
         handle_frame(channel, event, handler);
@@ -79,22 +77,7 @@ void Session::handle_frame(const std::shared_ptr<Channel>& channel, const Channe
     end(GoneReason::fenced, "it has declared this worker dead");
     return;
   }
-  bool in_order;
-  bool admitted;
-  bool left = false;
-  {
-    MutexLock lock(state_);
-    const uint64_t before = outbox_.admitted();
-    in_order = outbox_.acknowledge(event.header.acknowledged);
-    admitted = outbox_.admitted() != before;
-    if (in_order) {
-      say_goodbye_if_due();
-      left = goodbye_heard();
-    }
-  }
-  if (admitted) room_.notify_all();
-  if (!in_order) return gap(fmt::format("it acknowledges message {}, which cannot be", event.header.acknowledged));
-  if (left) return end(GoneReason::left, "we said goodbye");
+  if (!handle_acknowledgement(event.header.acknowledged)) return;
   switch (event.header.kind) {
     case FrameKind::message:
       handle_message(event, handler);
@@ -103,7 +86,7 @@ void Session::handle_frame(const std::shared_ptr<Channel>& channel, const Channe
     case FrameKind::pong:
       return;
     case FrameKind::ping:
-      add_control(encode_plain(FrameKind::pong, 0, handled_));
+      answer(FrameKind::pong);
       return;
     case FrameKind::bulk_finished: {
       const auto part = wire::ByteReader(event.payload).take<uint32_t>();
@@ -127,6 +110,28 @@ void Session::handle_frame(const std::shared_ptr<Channel>& channel, const Channe
     default:
       throw wire::MalformedError(fmt::format("frame of kind {} after Hello", static_cast<int>(event.header.kind)));
   }
+}
+
+bool Session::handle_acknowledgement(uint64_t number) {
+  bool in_order;
+  bool admitted;
+  bool left = false;
+  {
+    MutexLock lock(state_);
+    const uint64_t before = outbox_.admitted();
+    in_order = outbox_.acknowledge(number);
+    admitted = outbox_.admitted() != before;
+    if (in_order) {
+      say_goodbye_if_due();
+      left = goodbye_heard();
+    }
+  }
+  if (admitted) room_.notify_all();
+  if (!in_order)
+    gap(fmt::format("it acknowledges message {}, which cannot be", number));
+  else if (left)
+    end(GoneReason::left, "we said goodbye");
+  return in_order && !left;
 }
 
 // L6: compare, handle and count are one step, under order_.

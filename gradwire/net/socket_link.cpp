@@ -22,6 +22,7 @@ class SocketLink : public Link, public Watcher, public std::enable_shared_from_t
   SocketLink(std::shared_ptr<Runtime> runtime, Descriptor socket, SocketKind kind)
       : runtime_(std::move(runtime)), socket_(std::move(socket)), kind_(kind) {
     close_when_forked(socket_.get());
+    fcntl(socket_.get(), F_SETFD, FD_CLOEXEC);
     fcntl(socket_.get(), F_SETFL, fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
     if (kind_ == SocketKind::tcp) {
       const int on = 1;
@@ -56,7 +57,12 @@ class SocketLink : public Link, public Watcher, public std::enable_shared_from_t
     do count = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (count < 0 && errno == EINTR);
     if (count >= 0) return {.bytes = static_cast<size_t>(count)};
-    return {.closed = !would_block()};
+    if (would_block()) return {};
+    // Too many descriptors of this user are under way: the system takes no more until some have been read.
+    const bool descriptors_lost = errno == ETOOMANYREFS;
+    // The connection may be well but for this: the reader, here and there, is to find out that it is over.
+    shutdown(socket_.get(), SHUT_RDWR);
+    return {.closed = true, .descriptors_lost = descriptors_lost};
   }
 
   Transfer read(std::span<const iovec> buffers, std::vector<Descriptor>& descriptors) override {
@@ -119,15 +125,16 @@ class SocketLink : public Link, public Watcher, public std::enable_shared_from_t
     bool readable, writable;
     {
       MutexLock lock(mutex_);
+      // Nobody waits, and yet there is an event: an error or hang-up, which epoll always tells. Whoever wants to read
+      // or write next finds out; until then the loop must not spin on it. (While one of both is waited for, an event of
+      // the other is one that was on its way when it was asked for no more.)
+      if (!interest_.readable && !interest_.writable) unwatch();
       readable = ready.readable && interest_.readable;
       writable = ready.writable && interest_.writable;
       if (writable) {
         interest_.writable = false;
         update();
       }
-      // Nobody asked, and yet there is an event: an error or hang-up, which epoll always tells. Whoever wants to
-      // read or write next finds out; until then the loop must not spin on it.
-      if (!readable && !writable) unwatch();
     }
     if (writable) writable_();
     if (readable) readable_();

@@ -1,5 +1,6 @@
 #include "gradwire/net/socket_transport.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -37,6 +38,9 @@ std::string make_folder() {
   throw InvalidArgumentError("no folder for the worker's socket could be made in XDG_RUNTIME_DIR, TMPDIR or /tmp: " +
                              std::string(std::strerror(errno)));
 }
+
+// A program that this process starts must not hold its sockets: the others would take it for a living worker.
+void close_on_exec(int socket) { fcntl(socket, F_SETFD, FD_CLOEXEC); }
 
 // The kernel's word for who is at the other end.
 bool same_user(int socket) {
@@ -81,6 +85,7 @@ class SocketTransport : public Transport, public std::enable_shared_from_this<So
       mine.unix_path = folder_ + "/s";
       const asio::local::stream_protocol::endpoint endpoint(mine.unix_path);
       unix_acceptor_.open(endpoint.protocol());
+      close_on_exec(unix_acceptor_.native_handle());
       unix_acceptor_.bind(endpoint);
       unix_acceptor_.listen(4096);
       close_when_forked(unix_acceptor_.native_handle());
@@ -89,6 +94,7 @@ class SocketTransport : public Transport, public std::enable_shared_from_this<So
     if (!options_.tcp_host.empty()) {
       const tcp::endpoint endpoint(asio::ip::make_address(options_.tcp_host), 0);
       tcp_acceptor_.open(endpoint.protocol());
+      close_on_exec(tcp_acceptor_.native_handle());
       tcp_acceptor_.bind(endpoint);
       tcp_acceptor_.listen(4096);
       close_when_forked(tcp_acceptor_.native_handle());
@@ -203,6 +209,8 @@ class SocketTransport : public Transport, public std::enable_shared_from_this<So
       return;
     }
     const tcp::endpoint endpoint(ip, static_cast<uint16_t>(std::atoi(address.c_str() + colon + 1)));
+    socket->open(endpoint.protocol(), bad);
+    if (!bad) close_on_exec(socket->native_handle());
     // A dial under way is not to keep the runtime: it would run on, into the end of the process, for no one.
     socket->async_connect(endpoint, [socket, address, weak = std::weak_ptr(runtime_),
                                      done = std::move(done)](const asio::error_code& error) {
@@ -232,6 +240,16 @@ class SocketTransport : public Transport, public std::enable_shared_from_this<So
 }  // namespace
 
 std::shared_ptr<Transport> make_socket_transport(std::shared_ptr<Runtime> runtime, SocketOptions options) {
+  if (!options.tcp_host.empty()) {
+    // What is given here is what the others dial.
+    asio::error_code error;
+    const auto address = asio::ip::make_address(options.tcp_host, error);
+    if (error || address.is_unspecified())
+      throw InvalidArgumentError(fmt::format(
+          "tcp_host is \"{}\": it has to be the numeric address of this host at which the others reach it, such as "
+          "192.0.2.7",
+          options.tcp_host));
+  }
   if (!options.tcp_host.empty() && !is_loopback(options.tcp_host)) {
     if (!options.insecure)
       throw InvalidArgumentError(fmt::format(

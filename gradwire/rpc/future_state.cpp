@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "gradwire/rpc/calls.h"
 
 namespace gradwire {
@@ -49,8 +51,12 @@ void FutureState::decode_arrived() {
     wire::Payload payload = arrival_->take();
     luggage_.unload(payload);
     decode(std::move(payload));
+  } catch (const wire::MalformedError& error) {
+    const std::string worker = session_ ? session_->peer().name : "this worker";
+    error_ = seen(std::make_exception_ptr(InvalidArgumentError(
+        fmt::format("what {} returned cannot be used: {}", worker, error.what()), session_ ? worker : "")));
   } catch (...) {
-    error_ = std::current_exception();
+    error_ = seen(std::current_exception());
   }
   arrival_.reset();
   luggage_ = {};

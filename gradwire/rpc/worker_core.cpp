@@ -12,7 +12,6 @@
 namespace gradwire {
 namespace {
 
-constexpr size_t segment_bound = size_t{4} << 30U;
 constexpr auto goodbye_limit = std::chrono::seconds(5);
 
 std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds timeout) {
@@ -74,7 +73,7 @@ std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOpt
   core->endpoint_ =
       net::Endpoint::open({.loop = core->runtime_,
                            .transport = transport,
-                           .budget = std::make_shared<net::SegmentBudget>(segment_bound),
+                           .budget = core->runtime_->segment_budget(),
                            .handler = core->exchange_},
                           {.name = options.name, .rank = *options.rank, .incarnation = incarnation},
                           {.peer_timeout = options.peer_timeout, .max_outgoing_bytes = options.max_outgoing_bytes});

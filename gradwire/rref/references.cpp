@@ -18,6 +18,9 @@ constexpr uint8_t passenger_number = 1;
 // References that are dropped one after the other are released together: one turn of the loop, one message.
 constexpr auto tidying_delay = std::chrono::milliseconds(1);
 constexpr size_t most_reported = 20;
+// In a message: some 50 bytes each, in the half of a frame that is for what boards.
+constexpr size_t most_references = 100'000;
+constexpr size_t most_release_bytes = size_t{64} * 1024;
 
 std::string lost_error(const std::string& owner) {
   return encode_refusal(
@@ -88,6 +91,9 @@ std::unique_ptr<Passenger::Ticket> References::prepare(const net::Message& messa
   const auto* surroundings = static_cast<const ReferenceSurroundings*>(Surroundings::here().references.get());
   const bool inside = surroundings != nullptr && message.type == request_type;
   if (message.payload.riders.empty() && !inside) return nullptr;
+  if (message.payload.riders.size() > most_references)
+    throw InvalidArgumentError(fmt::format("a message with {} references; {} is the most. Send fewer at once",
+                                           message.payload.riders.size(), most_references));
   for (const std::shared_ptr<wire::Rider>& rider : message.payload.riders)
     if (static_cast<const ReferenceRider&>(*rider).reference->table().get() != this)
       throw InvalidArgumentError(
@@ -205,7 +211,7 @@ void References::tidy_soon() {
     place_.loop->after(tidying_delay, tidy);
 }
 
-// Releases go together: one message for each owner.
+// Releases go together: one message for each owner, or more if there are very many.
 void References::tidy() {
   MutexLock tidying(tidying_mutex_);
   Errands errands;
@@ -213,6 +219,9 @@ void References::tidy() {
     MutexLock lock(mutex_);
     tidying_ = false;
     std::map<Incarnation, std::pair<RecordPointer, wire::ByteWriter>> releases;
+    const auto send = [&errands](const RecordPointer& owner, wire::ByteWriter& bytes) {
+      errands.messages.emplace_back(owner, net::Message{.type = release_type, .head = bytes.take(), .payload = {}});
+    };
     for (const Id& id : std::exchange(unused_, {})) {
       if (owned_.contains(id)) {
         sweep(id, errands);
@@ -227,12 +236,12 @@ void References::tidy() {
         owner = held.owner;
         wire::put_id(bytes, id);
         wire::put_id(bytes, fork);
+        if (bytes.size() >= most_release_bytes) send(owner, bytes);
       }
       held_.erase(found);
     }
     for (auto& [incarnation, release] : releases)
-      errands.messages.emplace_back(release.first,
-                                    net::Message{.type = release_type, .head = release.second.take(), .payload = {}});
+      if (release.second.size() > 0) send(release.first, release.second);
   }
   carry_out(std::move(errands));
 }

@@ -112,7 +112,9 @@ void write_frames(const std::filesystem::path& folder) {
   const auto bytes_of = [](net::Message message) {
     net::Outbox outbox(1U << 20U);
     net::Blocks blocks(nullptr, std::make_shared<net::SegmentBudget>(0));
-    outbox.push(net::encode_message(std::move(message), nullptr, blocks), net::Admission::always);
+    const auto outgoing = std::make_shared<net::Outgoing>();
+    net::encode_message(*outgoing, std::move(message), nullptr, blocks);
+    outbox.push(outgoing, net::Admission::always);
     std::string bytes;
     for (net::Batch batch; outbox.gather(batch, 0), !batch.empty(); batch.clear())
       for (const iovec& buffer : batch.buffers())

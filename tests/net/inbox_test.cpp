@@ -2,10 +2,15 @@
 // session_bad_bytes_test.cpp.
 #include "gradwire/net/inbox.h"
 
+#include <cstring>
+#include <fstream>
+
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 
 #include "gradwire/net/outgoing.h"
+
+#include "tests/support/thrown.h"
 
 namespace gradwire::net {
 namespace {
@@ -36,36 +41,70 @@ class InboxTest : public ::testing::Test {
   std::string why;
 };
 
-template <class Action>
-std::string text_of_malformed(Action action) {
-  try {
-    action();
-  } catch (const wire::MalformedError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 TEST_F(InboxTest, C21_DoesNotReadATensorBeyondTheEndOfItsSegment) {
   SegmentPool pool(budget);
   const at::Tensor tensor = at::ones({100000});
-  auto outgoing = encode_message({.type = MessageType{16}, .payload = {.tensors = {tensor}}}, &pool, *blocks);
-  ASSERT_EQ(outgoing->loans.size(), 1U);
-  const std::string_view payload = std::string_view(outgoing->frame).substr(frame_header_size);
-  const uint64_t id = outgoing->loans[0].segment->id();
+  Outgoing outgoing;
+  encode_message(outgoing, {.type = MessageType{16}, .payload = {.tensors = {tensor}}}, &pool, *blocks);
+  ASSERT_EQ(outgoing.loans.size(), 1U);
+  const std::string_view payload = std::string_view(outgoing.frame).substr(frame_header_size);
+  const uint64_t id = outgoing.loans[0].segment->id();
   ASSERT_TRUE(announce(*Segment::make(id, 65536)));
-  EXPECT_THAT(text_of_malformed([&] { (void)inbox.open(1, payload); }),
+  EXPECT_THAT(testing::thrown<wire::MalformedError>([&] { (void)inbox.open(1, payload); }),
               HasSubstr("part of 400000 bytes in segment 1, which is unknown or smaller"));
   wire::ByteWriter retired;
   retired.put(id);
   inbox.retire_segments(retired.bytes());
-  ASSERT_TRUE(announce(*outgoing->loans[0].segment));
+  ASSERT_TRUE(announce(*outgoing.loans[0].segment));
   EXPECT_TRUE(inbox.open(1, payload).arrival->take().tensors.at(0).equal(tensor)) << "in one that is large enough";
+}
+
+TEST_F(InboxTest, C21_MakesNoMemoryForBytesThatAreOnlyAnnounced) {
+  wire::ByteWriter payload;
+  payload.put(uint16_t{16});
+  payload.put(uint32_t{0});         // aboard
+  payload.put(uint32_t{0});         // the head
+  payload.put(uint64_t{8} << 30U);  // the bytes
+  payload.put(uint32_t{0});         // the tensors
+  payload.put(Placement::stream);
+  payload.put(uint64_t{0});
+  const auto resident = [] {
+    std::ifstream file("/proc/self/statm");
+    size_t pages = 0;
+    file >> pages >> pages;
+    return pages * static_cast<size_t>(getpagesize());
+  };
+  const size_t before = resident();
+  const Delivery delivery = inbox.open(1, payload.bytes());
+  EXPECT_FALSE(delivery.arrival->settled());
+  char* place = inbox.destination(1, {}, 100000);
+  std::memset(place, 'x', 100000);
+  EXPECT_FALSE(inbox.chunk_arrived(1, {}, 100000));
+  std::memset(inbox.destination(1, {.offset = 100000}, 300000), 'y', 300000);
+  EXPECT_LT(resident(), before + (size_t{1} << 30U));
+}
+
+TEST_F(InboxTest, C21_ManyTensorsOfNothingAreRefusedBeforeTheyAreLookedAt) {
+  Outgoing outgoing;
+  Message message{.type = MessageType{16}, .payload = {.tensors = std::vector<at::Tensor>(most_tensors + 1)}};
+  EXPECT_THAT(
+      testing::thrown<InvalidArgumentError>([&] { encode_message(outgoing, std::move(message), nullptr, *blocks); }),
+      HasSubstr("Send fewer at once"));
+  wire::ByteWriter payload;
+  payload.put(uint16_t{16});
+  payload.put(uint32_t{0});
+  payload.put(uint32_t{0});
+  payload.put(uint64_t{0});
+  payload.put(static_cast<uint32_t>(most_tensors + 1));
+  payload.put_bytes(std::string(most_tensors * 4, '\0'));
+  EXPECT_THAT(testing::thrown<wire::MalformedError>([&] { (void)inbox.open(1, payload.bytes()); }),
+              HasSubstr("has too many"));
 }
 
 TEST_F(InboxTest, C21_TakesASegmentOnlyOnce) {
   ASSERT_TRUE(announce(*Segment::make(7, 65536)));
-  EXPECT_THAT(text_of_malformed([&] { announce(*Segment::make(7, 65536)); }), HasSubstr("segment 7 given twice"));
+  EXPECT_THAT(testing::thrown<wire::MalformedError>([&] { announce(*Segment::make(7, 65536)); }),
+              HasSubstr("segment 7 given twice"));
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 
 #include "gradwire/testing/processes.h"
 
-#include "../support/socket_end.h"
-#include "../support/thrown.h"
+#include "tests/support/socket_end.h"
+#include "tests/support/thrown.h"
 
 namespace gradwire::testing {
 namespace {

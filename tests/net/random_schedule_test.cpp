@@ -4,8 +4,8 @@
 #include <c10/util/Logging.h>
 #include <gtest/gtest.h>
 
-#include "../support/campaign.h"
-#include "../support/net_world.h"
+#include "tests/support/campaign.h"
+#include "tests/support/net_world.h"
 
 namespace gradwire::testing {
 namespace {

@@ -26,6 +26,18 @@ TEST(Segment, OfAnotherSizeThanAnnouncedIsNotMapped) {
   EXPECT_NE(Segment::open(1, 65536, Descriptor(dup(segment->descriptor())), why), nullptr);
 }
 
+TEST(Segment, HoldsADescriptorOnlyWhereItCanBePassedOn) {
+  auto segment = Segment::make(1, 65536);
+  EXPECT_GE(segment->descriptor(), 0);
+  std::string why;
+  auto received = Segment::open(1, 65536, Descriptor(dup(segment->descriptor())), why);
+  ASSERT_NE(received, nullptr);
+  EXPECT_EQ(received->descriptor(), -1);
+  segment->data()[100] = 'x';
+  EXPECT_EQ(received->data()[100], 'x') << "it is the same memory";
+  EXPECT_EQ(Segment::make(1, 65536, Sharing::none)->descriptor(), -1);
+}
+
 TEST(Segment, ThatIsNoMemoryFileIsNotMapped) {
   std::string why;
   EXPECT_EQ(Segment::open(1, 4096, Descriptor(open("/dev/zero", O_RDWR | O_CLOEXEC)), why), nullptr);
@@ -55,6 +67,20 @@ TEST(SegmentPool, StaysWithinItsBudgetAndMakesRoomByGivingUpIdleOnes) {
   EXPECT_EQ(other.lend(512 * 1024), nullptr) << "the bound is the process's";
   pool.clear();
   EXPECT_NE(other.lend(512 * 1024), nullptr);
+}
+
+TEST(SegmentPool, S3_StaysWithinTheDescriptorsOfItsBudget) {
+  auto budget = std::make_shared<SegmentBudget>(1U << 30U, 2);
+  SegmentPool pool(budget);
+  auto first = pool.lend(65536), second = pool.lend(65536);
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(pool.lend(65536), nullptr);
+  EXPECT_NE(SegmentPool(budget, Sharing::none).lend(65536), nullptr) << "it takes no descriptor";
+  ASSERT_TRUE(pool.take_back(first->id(), Time{}));
+  EXPECT_NE(pool.lend(1U << 20U), nullptr) << "the idle one made room";
+  pool.clear();
+  EXPECT_EQ(pool.lend(65536), nullptr) << "never again, once cleared";
+  EXPECT_TRUE(budget->take(1U << 30U, 2)) << "and nothing is kept";
 }
 
 TEST(SegmentPool, GivesUpWhatLiesIdle) {

@@ -4,7 +4,8 @@
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 
-#include "../support/net_world.h"
+#include "tests/support/net_world.h"
+#include "tests/support/thrown.h"
 
 namespace gradwire::testing {
 namespace {
@@ -87,12 +88,13 @@ std::string chunk(uint64_t number, uint32_t part, uint64_t offset, size_t size) 
 // The first message of a session, after `bend` has written over it. Before its placements stand the length of its bytes
 // (u64), the number of its tensors (u32) and their descriptions (14 bytes for one of one dimension).
 std::string bent(net::Message message, const std::function<void(net::Outgoing&)>& bend) {
-  std::shared_ptr<net::Outgoing> outgoing = net::encode_message(std::move(message), nullptr, *RawPeer::blocks);
-  net::patch_number(outgoing->frame.data(), 1);
-  bend(*outgoing);
-  const auto payload_size = static_cast<uint32_t>(outgoing->frame.size() - net::frame_header_size);
-  std::memcpy(outgoing->frame.data(), &payload_size, sizeof payload_size);
-  return outgoing->frame;
+  net::Outgoing outgoing;
+  net::encode_message(outgoing, std::move(message), nullptr, *RawPeer::blocks);
+  net::patch_number(outgoing.frame.data(), 1);
+  bend(outgoing);
+  const auto payload_size = static_cast<uint32_t>(outgoing.frame.size() - net::frame_header_size);
+  std::memcpy(outgoing.frame.data(), &payload_size, sizeof payload_size);
+  return outgoing.frame;
 }
 template <class Number>
 void write_over(net::Outgoing& outgoing, std::ptrdiff_t from_placements, Number number) {
@@ -193,8 +195,8 @@ TEST(Session, C21_AConnectionThatDoesNotSpeakTheProtocolIsClosed) {
                      payload.substr(0, payload.size() - 1) + '\1'),  // segments that are not there
       RawPeer::frame(net::FrameKind::hello,
                      bent_hello([](net::Hello& one) { one.mine.incarnation = Incarnation::none; })),
-      // Longer than any Hello: that is seen before it has come.
-      RawPeer::frame(net::FrameKind::hello, std::string(2U << 20U, 'x')).substr(0, 100),
+      // Longer than any frame: that is seen before it has come.
+      RawPeer::frame(net::FrameKind::hello, std::string(net::largest_frame_payload + 1, 'x')).substr(0, 100),
   };
   for (size_t i = 0; i < openings.size(); ++i) {
     auto connection = peer.dial(a.endpoint->record());
@@ -211,15 +213,10 @@ TEST(Session, C21_AConnectionThatDoesNotSpeakTheProtocolIsClosed) {
 
 TEST(Hello, C21_ThatListsMoreThanItHoldsIsRefusedBeforeAnythingIsAllocated) {
   const std::string empty = net::encode_hello({.mine = {.incarnation = Incarnation{1}}}).substr(net::frame_header_size);
-  const auto refusal = [&](size_t count_at) -> std::string {
+  const auto refusal = [&](size_t count_at) {
     std::string payload = empty;
     payload[payload.size() - count_at + 3] = '\1';  // 2^24 of them
-    try {
-      (void)net::decode_hello(payload);
-    } catch (const wire::MalformedError& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
+    return thrown<wire::MalformedError>([&] { (void)net::decode_hello(payload); });
   };
   EXPECT_EQ(refusal(8), "Hello lists 16777216 bulks, and ends before them");
   EXPECT_EQ(refusal(4), "Hello lists 16777216 segments, and ends before them");

@@ -2,7 +2,7 @@
 #include <ATen/ops/arange.h>
 #include <gmock/gmock.h>
 
-#include "../support/net_world.h"
+#include "tests/support/net_world.h"
 
 namespace gradwire::testing {
 namespace {
@@ -102,7 +102,31 @@ TEST(Session, L8_ATensorThatHasNotAllComeIsLostWithItsSender) {
   EXPECT_FALSE(arrival->settled());
   ASSERT_TRUE(world.run_until([&] { return !b.recorder->gone.empty(); }, 20s));
   ASSERT_TRUE(arrival->settled()) << "no one waits for it any more";
-  EXPECT_THROW(arrival->take(), PeerGoneError);
+  try {
+    (void)arrival->take();
+    FAIL() << "taken";
+  } catch (const PeerGoneError& error) {
+    EXPECT_EQ(error.worker(), "a");
+    EXPECT_EQ(error.reason(), GoneReason::died);
+    EXPECT_THAT(error.what(), HasSubstr("nothing was heard from it"));
+  }
+}
+
+TEST(Session, L8_WhatAStrangerAnswersAtThePeersAddressIsNoSignOfLife) {
+  NetWorld world;
+  Node a = world.node("a", {.peer_timeout = 8s});
+  RawPeer peer(world, "peer");  // its address has gone to another service
+  a.endpoint->session(peer.record);
+  size_t answered = 0;
+  EXPECT_TRUE(world.run_until(
+      [&] {
+        for (; answered < peer.accepted.size(); ++answered)
+          peer.accepted[answered]->write("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+        return a.recorder->gone.contains(peer.record.incarnation);
+      },
+      20s));
+  EXPECT_GE(answered, 2U);
+  EXPECT_EQ(a.recorder->gone.at(peer.record.incarnation).reason, GoneReason::died);
 }
 
 TEST(Session, L9_GoodbyeIsNotDeath) {

@@ -1,7 +1,7 @@
 // Which link a session uses, on a simulated network: rules L1-L5, and who is turned away.
 #include <gmock/gmock.h>
 
-#include "../support/net_world.h"
+#include "tests/support/net_world.h"
 
 namespace gradwire::testing {
 namespace {

@@ -3,7 +3,7 @@
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 
-#include "../support/net_world.h"
+#include "tests/support/net_world.h"
 
 namespace gradwire::testing {
 namespace {
@@ -66,6 +66,26 @@ TEST(Session, L6_AnAcknowledgementOfWhatWasNeverSentEndsTheSession) {
   EXPECT_THAT(a.recorder->gone.at(peer.record.incarnation).why, HasSubstr("acknowledges message 1"));
 }
 
+TEST(Session, L6_AnAcknowledgementThatComesWithAChunkCounts) {
+  NetWorld world;
+  Node a = world.node("a");
+  RawPeer peer(world, "peer");
+  auto session = a.endpoint->session(peer.record);
+  session->send({.type = plain, .head = "m"}, net::Admission::always);
+  auto connection = peer.dialled();
+  connection->write(net::encode_hello(peer.hello(a)));
+  ASSERT_TRUE(world.run_until([&] { return connection->find(net::FrameKind::message) != nullptr; }));
+  EXPECT_GT(session->statistics().held_bytes, 0U);
+  std::string chunk = RawPeer::frame(net::FrameKind::chunk, std::string(net::chunk_prefix_size + 1, '\0'), 1);
+  net::patch_acknowledged(chunk.data(), 1);
+  connection->write(chunk);
+  EXPECT_TRUE(world.run_until([&] { return session->statistics().held_bytes == 0; }, 100ms));
+  net::patch_acknowledged(chunk.data(), 2);
+  connection->write(chunk);
+  ASSERT_TRUE(world.run_until([&] { return session->ended(); }));
+  EXPECT_THAT(a.recorder->gone.at(peer.record.incarnation).why, HasSubstr("acknowledges message 2"));
+}
+
 TEST(Session, L6_ResumesBehindWhatThePeerHasHandled) {
   NetWorld world;
   Node a = world.node("a");
@@ -81,6 +101,24 @@ TEST(Session, L6_ResumesBehindWhatThePeerHasHandled) {
   next->write(net::encode_hello(hello));
   ASSERT_TRUE(world.run_until([&] { return next->find(net::FrameKind::message) != nullptr; }));
   EXPECT_EQ(next->find(net::FrameKind::message)->number, 3U);
+}
+
+TEST(Session, L7_ABulkThatIsUnfinishedAtItsEndOrBeyondEndsTheSession) {
+  for (uint64_t offset : {uint64_t{8} << 20U, uint64_t{9} << 20U}) {
+    NetWorld world;
+    Node a = world.node("a");
+    RawPeer peer(world, "peer");
+    auto session = a.endpoint->session(peer.record);
+    session->send({.type = plain, .payload = {.tensors = {at::arange(1024 * 1024)}}}, net::Admission::always);
+    auto first = peer.dialled();
+    first->write(net::encode_hello(peer.hello(a)));
+    ASSERT_TRUE(world.run_until([&] { return first->chunks.size() >= 3; }));
+    net::Hello hello = peer.hello(a, 5);
+    hello.last_handled = 1;
+    hello.unfinished_bulks = {{1, 1, offset}};
+    peer.dial(a.endpoint->record())->write(net::encode_hello(hello));
+    EXPECT_TRUE(world.run_until([&] { return session->ended(); }, 1s)) << offset;
+  }
 }
 
 TEST(Session, L7_ABulkGoesOnAsTheNextHelloSays) {

@@ -5,7 +5,7 @@
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 
-#include "../support/net_world.h"
+#include "tests/support/net_world.h"
 
 namespace gradwire::testing {
 namespace {
@@ -172,6 +172,40 @@ TEST(Session, S2_AProcessThatWasStoppedDoesNotTakeItsOwnSilenceForTheOthersDeath
   world.send(a, b, "y");
   ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }, 5s));
   EXPECT_THAT(a.recorder->gone, IsEmpty());
+}
+
+TEST(Session, S2_AProcessThatWasStoppedStillNoticesADeathInTime) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    NetWorld world(seed);
+    Node a = world.node("a", {.peer_timeout = 8s}), b = world.node("b", {.peer_timeout = 1000s});
+    world.link(a, b);
+    world.network.set_delay([] { return 1s; });
+    world.send(b, a, "said while it stood still");
+    world.loop->sleep(100s);
+    ASSERT_TRUE(world.run_until([&] { return world.received(a, b).size() == 1; }, 5s));
+    world.network.cut("a", "b");
+    EXPECT_TRUE(world.run_until([&] { return !a.recorder->gone.empty(); }, 20s)) << "seed " << seed;
+  }
+}
+
+TEST(Session, S3_AnswersToAPeerThatAsksAndDoesNotReadAreBounded) {
+  NetWorld world;
+  world.network.set_capacity(size_t{1} << 20U);
+  Node a = world.node("a");
+  RawPeer peer(world, "peer");
+  auto connection = peer.dial(a.endpoint->record());
+  connection->write(net::encode_hello(peer.hello(a)));
+  ASSERT_TRUE(world.run_until([&] { return connection->find(net::FrameKind::hello) != nullptr; }));
+  auto session = a.endpoint->find(peer.record.incarnation);
+  connection->channel->link().want_readable(false);
+  std::string pings;
+  for (int i = 0; i < 4000; ++i) pings += net::encode_plain(net::FrameKind::ping);
+  int written = 0;
+  for (; written < 100 && session->statistics().linked; ++written) {
+    connection->write(pings);
+    world.loop->run_for(1ms);
+  }
+  EXPECT_LT(written, 40) << "the link was given up after some 2 MB";
 }
 
 }  // namespace

@@ -14,8 +14,9 @@
 #include "gradwire/testing/processes.h"
 #include "gradwire/testing/proxy.h"
 
-#include "../support/campaign.h"
-#include "../support/socket_end.h"
+#include "tests/support/campaign.h"
+#include "tests/support/socket_end.h"
+#include "tests/support/thrown.h"
 
 namespace gradwire::testing {
 namespace {
@@ -60,7 +61,7 @@ TEST(Sockets, ADialUnderWayDoesNotKeepTheRuntime) {
   std::vector<net::Descriptor> queued;
   for (int i = 0; i < 2; ++i) {
     queued.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    ::connect(queued.back().get(), reinterpret_cast<sockaddr*>(&address), size);
+    static_cast<void>(::connect(queued.back().get(), reinterpret_cast<sockaddr*>(&address), size));
   }
   std::weak_ptr<net::Runtime> runtime;
   {
@@ -76,9 +77,14 @@ TEST(Sockets, ADialUnderWayDoesNotKeepTheRuntime) {
 }
 
 TEST(Sockets, RefusePlainTcpBeyondLoopbackUnlessAskedForByName) {
-  EXPECT_THROW(SocketEnd("a", {}, {.tcp_host = "0.0.0.0"}), InvalidArgumentError);
-  SocketEnd allowed("a", {}, {.tcp_host = "0.0.0.0", .insecure = true});
-  EXPECT_THAT(allowed.record().tcp_address, HasSubstr("0.0.0.0:"));
+  const auto runtime = net::Runtime::of_process();
+  const auto refusal = [&](const net::SocketOptions& options) {
+    return thrown<InvalidArgumentError>([&] { net::make_socket_transport(runtime, options); });
+  };
+  EXPECT_THAT(refusal({.tcp_host = "192.0.2.7"}), HasSubstr("option `insecure`"));
+  EXPECT_EQ(refusal({.tcp_host = "192.0.2.7", .insecure = true}), "(nothing)");
+  for (const char* host : {"0.0.0.0", "::", "localhost"})
+    EXPECT_THAT(refusal({.tcp_host = host, .insecure = true}), HasSubstr("numeric address of this host")) << host;
 }
 
 TEST(Sockets, LieInAFolderOnlyTheUserCanEnterAndLeaveNothingBehind) {
@@ -143,6 +149,37 @@ TEST(Segments, S3_BeyondWhatTheReceiverMapsTensorsStream) {
   round_trip(a, b, at::rand({4, 1024, 1024}));
   EXPECT_GE(a.session(b.record())->statistics().links, 2U) << "the link was re-made without descriptors";
   EXPECT_EQ(a.session(b.record())->statistics().segments_lent, 0U);
+}
+
+TEST(Segments, AreNotTakenByManySmallTensors) {
+  SocketEnd a("a"), b("b");
+  std::vector<at::Tensor> many;
+  for (int i = 0; i < 1500; ++i) many.push_back(at::full({256}, i));
+  a.session(b.record())->send({.type = plain, .payload = {.tensors = many}}, net::Admission::always);
+  ASSERT_TRUE(wait_until([&] { return b.handler->count() == 1 && b.handler->arrival(0)->settled(); }));
+  const std::vector<at::Tensor> arrived = b.handler->arrival(0)->take().tensors;
+  for (int i = 0; i < 1500; ++i) ASSERT_TRUE(arrived.at(i).equal(many[i])) << i;
+  EXPECT_EQ(a.session(b.record())->statistics().segment_bytes, 0U);
+}
+
+TEST(Segments, OfAMessageThatIsNotSentComeBack) {
+  SocketEnd a("a"), b("b");
+  const at::Tensor large = at::ones({1024, 1024});
+  round_trip(a, b, large);
+  const auto session = a.session(b.record());
+  EXPECT_THROW(session->send({.type = plain,
+                              .payload = {.tensors = {large}},
+                              .board = []() -> std::string { throw std::runtime_error("no one boards"); }},
+                             net::Admission::always),
+               std::runtime_error);
+  EXPECT_TRUE(wait_until([&] { return session->statistics().segments_lent == 0; }));
+  b.endpoint->close();
+  ASSERT_TRUE(wait_until([&] { return session->ended(); }));
+  for (int i = 0; i < 3; ++i)
+    EXPECT_THROW(session->send({.type = plain, .payload = {.tensors = {large}}}, net::Admission::always),
+                 PeerGoneError);
+  EXPECT_EQ(session->statistics().segments_lent, 0U) << "none is lent to one who is gone";
+  EXPECT_EQ(session->statistics().segment_bytes, 0U);
 }
 
 TEST(Segments, AreNotUsedWhereOneSideDoesNotWantThem) {

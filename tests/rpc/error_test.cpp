@@ -1,8 +1,10 @@
 // What goes wrong, and what the caller is told.
 #include <thread>
 
+#include <ATen/ops/_sparse_csr_tensor_unsafe.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,6 +36,7 @@ constexpr Function<int()> torch_error{"torch_error"};
 constexpr Function<int()> not_found{"not_found"};
 constexpr Function<int(Money)> pay{"pay"};
 constexpr Function<std::vector<at::Tensor>(at::Tensor)> kinds{"kinds"};
+constexpr Function<at::Tensor()> unsorted_rows{"unsorted_rows"};
 
 Registry make_registry() {
   Registry registry;
@@ -48,6 +51,11 @@ Registry make_registry() {
   registry.add(torch_error, [] { return at::ones({2}).add(at::ones({3})).item<int>(); });
   registry.add(not_found, [] { return Worker::current().peer("nobody").call<int>("x").get(); });
   registry.add(pay, [](const Money& money) { return static_cast<int>(money.cents); });
+  registry.add(unsorted_rows, [] {
+    const auto indices = [](std::vector<int64_t> values) { return at::tensor(values); };
+    return at::_sparse_csr_tensor_unsafe(indices({0, 2}), indices({1, 0}), at::ones({2}), {1, 2},
+                                         at::TensorOptions().layout(at::kSparseCsr));
+  });
   registry.add(kinds, [](const at::Tensor& x) {
     return std::vector<at::Tensor>{x, at::Tensor(), x.t(), x.to_sparse(), x.slice(0, 0, 1)};
   });
@@ -206,6 +214,13 @@ TEST(Call, WaitsForRoomInsteadOfFillingMemory) {
   cluster.network().heal("worker0", "worker1");
   caller.join();
   EXPECT_EQ(begun, 8);
+}
+
+TEST(Errors, AResultThatCannotBeUsedNamesItsWorker) {
+  Cluster cluster(2, make_registry());
+  const auto error = caught<InvalidArgumentError>([&] { cluster[0].peer(1).call(unsorted_rows).get(); });
+  EXPECT_EQ(error.worker(), "worker1");
+  EXPECT_THAT(error.what(), HasSubstr("what worker1 returned cannot be used"));
 }
 
 }  // namespace

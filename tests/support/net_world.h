@@ -150,10 +150,11 @@ class RawPeer {
   static inline const auto blocks = std::make_shared<net::Blocks>(nullptr, std::make_shared<net::SegmentBudget>(0));
   static std::string message(uint64_t number, const std::string& head, uint64_t acknowledged = 0,
                              net::MessageType type = plain) {
-    std::shared_ptr<net::Outgoing> outgoing = net::encode_message({.type = type, .head = head}, nullptr, *blocks);
-    net::patch_number(outgoing->frame.data(), number);
-    net::patch_acknowledged(outgoing->frame.data(), acknowledged);
-    return outgoing->frame;
+    net::Outgoing outgoing;
+    net::encode_message(outgoing, {.type = type, .head = head}, nullptr, *blocks);
+    net::patch_number(outgoing.frame.data(), number);
+    net::patch_acknowledged(outgoing.frame.data(), acknowledged);
+    return outgoing.frame;
   }
   void close() { transport_->close(); }
 

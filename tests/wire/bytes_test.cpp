@@ -4,10 +4,12 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/thrown.h"
+
 namespace gradwire::wire {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 enum class Colour : uint16_t { red = 1, green = 500 };
 
@@ -51,20 +53,10 @@ TEST(Bytes, AreGivenAwayOnce) {
   EXPECT_EQ(writer.size(), 0);
 }
 
-template <class Action>
-std::string text_of_malformed(Action action) {
-  try {
-    action();
-  } catch (const MalformedError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 TEST(Bytes, SayWhatIsMissingAndWhere) {
   ByteReader reader("\1\2\3\4\5\6");
   reader.take<uint32_t>();
-  EXPECT_THAT(text_of_malformed([&] { reader.take<uint32_t>(); }),
+  EXPECT_THAT(testing::thrown<MalformedError>([&] { reader.take<uint32_t>(); }),
               HasSubstr("4 bytes are wanted, 2 are left, at byte 4 of 6"));
   // Nothing was taken by the failed attempt.
   EXPECT_EQ(reader.take<uint16_t>(), 0x0605);
@@ -72,13 +64,13 @@ TEST(Bytes, SayWhatIsMissingAndWhere) {
 
 TEST(Bytes, SayWhatIsLeftOver) {
   ByteReader reader("abc");
-  EXPECT_THAT(text_of_malformed([&] { reader.expect_end("a greeting"); }),
+  EXPECT_THAT(testing::thrown<MalformedError>([&] { reader.expect_end("a greeting"); }),
               HasSubstr("3 bytes are left over after a greeting"));
 }
 
 TEST(Bytes, RefuseABoolThatIsNeitherTrueNorFalse) {
   ByteReader reader("\2");
-  EXPECT_THAT(text_of_malformed([&] { reader.take<bool>(); }), HasSubstr("a bool is 0 or 1, not 2"));
+  EXPECT_THAT(testing::thrown<MalformedError>([&] { reader.take<bool>(); }), HasSubstr("a bool is 0 or 1, not 2"));
 }
 
 TEST(Bytes, C21_RefuseALengthThatIsNotThere) {

@@ -9,6 +9,8 @@
 
 #include "gradwire/base/error.h"
 
+#include "tests/support/thrown.h"
+
 namespace {
 
 // Made of nothing, and not there by default: only its own codec can make one.
@@ -66,7 +68,7 @@ struct gradwire::Codec<Tree> {
 namespace gradwire::wire {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 enum class Colour : uint8_t { red, green = 200 };
 enum Plain { first, second };
@@ -234,31 +236,26 @@ TEST(Codec, SignsTypesReadably) {
   EXPECT_EQ(Codec<std::vector<Tree>>::signature(), "vector<Tree>");
 }
 
-template <class Action>
-std::string text_of_malformed(Action action) {
-  try {
-    action();
-  } catch (const MalformedError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 TEST(Codec, RefusesWhatIsLeftOver) {
-  EXPECT_THAT(text_of_malformed([] { (void)decode<int>(encode(1, 2)); }), HasSubstr("4 bytes are left over"));
-  EXPECT_THAT(text_of_malformed([] { (void)decode<int>(encode(1, at::Tensor())); }),
+  EXPECT_THAT(testing::thrown<MalformedError>([] { (void)decode<int>(encode(1, 2)); }),
+              HasSubstr("4 bytes are left over"));
+  EXPECT_THAT(testing::thrown<MalformedError>([] { (void)decode<int>(encode(1, at::Tensor())); }),
               HasSubstr("1 tensors are left over"));
-  EXPECT_THAT(text_of_malformed([] { (void)decode_all<>(encode(1)); }), HasSubstr("4 bytes are left over"));
+  EXPECT_THAT(testing::thrown<MalformedError>([] { (void)decode_all<>(encode(1)); }),
+              HasSubstr("4 bytes are left over"));
 }
 
 TEST(Codec, RefusesWhatIsMissing) {
-  EXPECT_THAT(text_of_malformed([] { (void)decode<int64_t>(encode(1)); }), HasSubstr("8 bytes are wanted, 4 are left"));
-  EXPECT_THAT(text_of_malformed([] { (void)decode<at::Tensor>(encode()); }), HasSubstr("a tensor is wanted"));
+  EXPECT_THAT(testing::thrown<MalformedError>([] { (void)decode<int64_t>(encode(1)); }),
+              HasSubstr("8 bytes are wanted, 4 are left"));
+  EXPECT_THAT(testing::thrown<MalformedError>([] { (void)decode<at::Tensor>(encode()); }),
+              HasSubstr("a tensor is wanted"));
 }
 
 TEST(Codec, RefusesWhatNoEncoderWrites) {
   auto decoding = [](auto type, std::string bytes) {
-    return text_of_malformed([&] { (void)decode<typename decltype(type)::type>(Payload{std::move(bytes), {}}); });
+    return testing::thrown<MalformedError>(
+        [&] { (void)decode<typename decltype(type)::type>(Payload{std::move(bytes), {}}); });
   };
   EXPECT_THAT(decoding(std::type_identity<std::variant<int, float>>(), std::string(5, '\2')),
               HasSubstr("alternative 2 of a variant of 2"));
@@ -278,7 +275,7 @@ TEST(Codec, RefusesToNestWithoutEnd) {
   for (int i = 0; i < 100000; ++i) {
     bytes += std::string("\0\0\0\0\1\0\0\0\0\0\0\0", 12);
   }
-  EXPECT_THAT(text_of_malformed([&] { (void)decode<Tree>(Payload{bytes, {}}); }),
+  EXPECT_THAT(testing::thrown<MalformedError>([&] { (void)decode<Tree>(Payload{bytes, {}}); }),
               HasSubstr("nested more than 64 deep"));
 }
 

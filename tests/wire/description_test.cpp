@@ -6,10 +6,12 @@
 
 #include "gradwire/wire/tensor.h"
 
+#include "tests/support/thrown.h"
+
 namespace gradwire::wire {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string bytes_of(const TensorDescription& description) {
   ByteWriter writer;
@@ -59,14 +61,9 @@ TEST(TensorDescription, C21_ThatNoTensorCanHaveIsRefused) {
   TensorDescription dense = wire::flatten(at::randn({2, 3})).description;
   TensorDescription sparse = wire::flatten(at::eye(3).to_sparse()).description;
   TensorDescription rows = wire::flatten(at::eye(3).to_sparse_csr()).description;
-  auto text = [](TensorDescription description, const std::function<void(TensorDescription&)>& change) -> std::string {
+  auto text = [](TensorDescription description, const std::function<void(TensorDescription&)>& change) {
     change(description);
-    try {
-      from_bytes(bytes_of(description));
-    } catch (const MalformedError& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
+    return testing::thrown<MalformedError>([&] { from_bytes(bytes_of(description)); });
   };
   using D = TensorDescription;
   EXPECT_THAT(text(dense, [](D& d) { d.sizes = {2, -1}; }), HasSubstr("sizes [2, -1] are negative"));

@@ -5,12 +5,13 @@
 
 #include "gradwire/wire/tensor.h"
 
+#include "tests/support/thrown.h"
 #include "tests/wire/round_trip.h"
 
 namespace gradwire::wire {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 void expect_same_coordinates(const at::Tensor& tensor, const at::Tensor& arrived) {
   EXPECT_EQ(arrived.layout(), at::kSparse);
@@ -90,24 +91,16 @@ at::Tensor tampered(const at::Tensor& tensor, size_t part, const std::function<v
   return assemble(flat.description, std::move(memory));
 }
 
-template <class Action>
-std::string text_of_malformed(Action action) {
-  try {
-    action();
-  } catch (const MalformedError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 TEST(SparseTensor, C21_WithAnIndexOutsideIsRefused) {
   at::Tensor tensor = at::sparse_coo_tensor(coordinates({0, 2, 2, 1, 0, 3}, 2), at::randn({3}), {3, 4});
   for (int64_t outside : {int64_t{-1}, int64_t{4}, std::numeric_limits<int64_t>::min(), int64_t{1} << 62}) {
-    EXPECT_THAT(text_of_malformed([&] { tampered<int64_t>(tensor, 0, [&](int64_t* index) { index[4] = outside; }); }),
+    EXPECT_THAT(testing::thrown<MalformedError>(
+                    [&] { tampered<int64_t>(tensor, 0, [&](int64_t* index) { index[4] = outside; }); }),
                 HasSubstr("in dimension 1 of size 4"));
   }
-  EXPECT_THAT(text_of_malformed([&] { tampered<int64_t>(tensor, 0, [&](int64_t* index) { index[2] = 3; }); }),
-              HasSubstr("index 3 in dimension 0 of size 3"));
+  EXPECT_THAT(
+      testing::thrown<MalformedError>([&] { tampered<int64_t>(tensor, 0, [&](int64_t* index) { index[2] = 3; }); }),
+      HasSubstr("index 3 in dimension 0 of size 3"));
 }
 
 TEST(SparseTensor, IsCalledCoalescedOnlyIfItIs) {
@@ -125,7 +118,7 @@ TEST(SparseTensor, C21_OfCompressedRowsWithBrokenIndicesIsRefused) {
     at::Tensor tensor = at::sparse_csr_tensor(full.crow_indices().to(dtype), full.col_indices().to(dtype),
                                               full.values(), {3, 4}, at::TensorOptions());
     auto text = [&](size_t part, int64_t position, int64_t value) {
-      return text_of_malformed([&] {
+      return testing::thrown<MalformedError>([&] {
         if (dtype == at::kLong) {
           tampered<int64_t>(tensor, part, [&](int64_t* index) { index[position] = value; });
         } else {

@@ -17,7 +17,8 @@ target_include_directories(Gradwire::torch SYSTEM INTERFACE
   ${torch_folder}/include ${torch_folder}/include/torch/csrc/api/include)
 # What torch's libraries were built with, and some of its headers ask for.
 target_compile_definitions(Gradwire::torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO USE_RPC USE_TENSORPIPE)
-# libtorch.so has nothing in it but what else has to be loaded: the operators for the devices that this torch knows.
+# The C++ library comes first: some builds of torch (2.11 for CUDA) export an old std::filesystem of their own, which
+# would be taken instead, and crash. Then libtorch.so, which says what else has to be loaded for this torch's devices.
 target_link_libraries(Gradwire::torch INTERFACE
-  "-Wl,--push-state,--no-as-needed" ${torch_folder}/lib/libtorch.so "-Wl,--pop-state"
+  stdc++ "-Wl,--push-state,--no-as-needed" ${torch_folder}/lib/libtorch.so "-Wl,--pop-state"
   ${torch_folder}/lib/libtorch_cpu.so ${torch_folder}/lib/libc10.so)

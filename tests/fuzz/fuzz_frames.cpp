@@ -80,6 +80,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       // A sparse tensor whose indices lie.
     }
   }
-  inbox.lose(PeerGoneError("over", "peer", GoneReason::died));
+  inbox.lose(gradwire::PeerGoneError("over", "peer", gradwire::GoneReason::died));
   return 0;
 }

@@ -1,5 +1,7 @@
 #include "gradwire/rpc/worker.h"
 
+#include <new>
+
 #include "gradwire/net/fork.h"
 #include "gradwire/rpc/worker_core.h"
 
@@ -9,7 +11,7 @@ Worker::~Worker() {
   if (!owns_) return;
   // In a forked child nothing of it works, not even its end: it is left as it is.
   if (net::forked_child())
-    new std::shared_ptr<WorkerCore>(core_);
+    new (std::nothrow) std::shared_ptr<WorkerCore>(core_);
   else
     core_->close();
 }

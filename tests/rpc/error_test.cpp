@@ -52,7 +52,7 @@ Registry make_registry() {
   registry.add(not_found, [] { return Worker::current().peer("nobody").call<int>("x").get(); });
   registry.add(pay, [](const Money& money) { return static_cast<int>(money.cents); });
   registry.add(unsorted_rows, [] {
-    const auto indices = [](std::vector<int64_t> values) { return at::tensor(values); };
+    const auto indices = [](const std::vector<int64_t>& values) { return at::tensor(values); };
     return at::_sparse_csr_tensor_unsafe(indices({0, 2}), indices({1, 0}), at::ones({2}), {1, 2},
                                          at::TensorOptions().layout(at::kSparseCsr));
   });

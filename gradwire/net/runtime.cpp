@@ -40,6 +40,17 @@ struct Runtime::Core {
       arm();
     });
   }
+  static Threads::Turns turns(const std::shared_ptr<Core>& core) {
+    const auto take = [core](bool may_wait) {
+      const auto poll = [&] { return core->context.poll_one() > 0; };
+      if (!may_wait)
+        poll();
+      else if (!core->spin.until(Time::max(), poll))
+        core->context.run_one();
+    };
+    return {.take = take, .interrupt = [core] { asio::post(core->context, [] {}); }};
+  }
+
   LivesHere lives_here;
   // Of the thread that leads: there is one at a time, and the lead is passed on under a lock.
   Spin spin;
@@ -75,16 +86,7 @@ void Runtime::require_threads() {
 
 Runtime::Runtime()
     : core_(std::make_shared<Core>()),
-      threads_(
-          std::make_shared<Threads>(Threads::Turns{.take =
-                                                       [core = core_](bool may_wait) {
-                                                         const auto poll = [&] { return core->context.poll_one() > 0; };
-                                                         if (!may_wait)
-                                                           poll();
-                                                         else if (!core->spin.until(Time::max(), poll))
-                                                           core->context.run_one();
-                                                       },
-                                                   .interrupt = [core = core_] { asio::post(core->context, [] {}); }})),
+      threads_(std::make_shared<Threads>(Core::turns(core_))),
       segment_budget_(std::make_shared<SegmentBudget>(most_segment_bytes, most_segment_descriptors())) {
   require_same_torch(torch_version_at_build(), torch_version_loaded());
   threads_->start();

@@ -103,16 +103,22 @@ TEST(Session, L6_ResumesBehindWhatThePeerHasHandled) {
   EXPECT_EQ(next->find(net::FrameKind::message)->number, 3U);
 }
 
+// Sends 8 MiB, of which some chunks have come when this returns.
+std::shared_ptr<net::Session> send_part_of_a_bulk(NetWorld& world, Node& a, RawPeer& peer) {
+  auto session = a.endpoint->session(peer.record);
+  session->send({.type = plain, .payload = {.tensors = {at::arange(1024 * 1024)}}}, net::Admission::always);
+  auto first = peer.dialled();
+  first->write(net::encode_hello(peer.hello(a)));
+  EXPECT_TRUE(world.run_until([&] { return first->chunks.size() >= 3; }));
+  return session;
+}
+
 TEST(Session, L7_ABulkThatIsUnfinishedAtItsEndOrBeyondEndsTheSession) {
   for (uint64_t offset : {uint64_t{8} << 20U, uint64_t{9} << 20U}) {
     NetWorld world;
     Node a = world.node("a");
     RawPeer peer(world, "peer");
-    auto session = a.endpoint->session(peer.record);
-    session->send({.type = plain, .payload = {.tensors = {at::arange(1024 * 1024)}}}, net::Admission::always);
-    auto first = peer.dialled();
-    first->write(net::encode_hello(peer.hello(a)));
-    ASSERT_TRUE(world.run_until([&] { return first->chunks.size() >= 3; }));
+    auto session = send_part_of_a_bulk(world, a, peer);
     net::Hello hello = peer.hello(a, 5);
     hello.last_handled = 1;
     hello.unfinished_bulks = {{1, 1, offset}};
@@ -138,11 +144,7 @@ TEST(Session, L7_ABulkGoesOnAsTheNextHelloSays) {
     NetWorld world;
     Node a = world.node("a");
     RawPeer peer(world, "peer");
-    auto session = a.endpoint->session(peer.record);
-    session->send({.type = plain, .payload = {.tensors = {at::arange(1024 * 1024)}}}, net::Admission::always);
-    auto first = peer.dialled();
-    first->write(net::encode_hello(peer.hello(a)));
-    ASSERT_TRUE(world.run_until([&] { return first->chunks.size() >= 3; }));
+    auto session = send_part_of_a_bulk(world, a, peer);
     auto next = peer.dial(a.endpoint->record());
     net::Hello hello = peer.hello(a, 5);
     hello.last_handled = cases[i].last_handled;

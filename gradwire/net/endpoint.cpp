@@ -1,5 +1,8 @@
 #include "gradwire/net/endpoint.h"
 
+#include <algorithm>
+#include <atomic>
+
 #include <c10/util/Logging.h>
 #include <fmt/format.h>
 
@@ -18,6 +21,26 @@ struct Endpoint::Greeting {
   void close() {
     over = true;
     channel->link().close();
+  }
+};
+
+struct Endpoint::Farewell : std::enable_shared_from_this<Farewell> {
+  Farewell(Time until, std::function<void()> then) : deadline(until), left(std::move(then)) {}
+  const Time deadline;  // for latecomers too: they do not put the end off
+  const std::function<void()> left;
+  std::atomic<size_t> unheard = 1;  // whoever calls `leave` has one of them until all were told
+
+  void say_to(Session& session, Time now) {
+    // Whoever comes when all others have heard it is told as well, but not waited for.
+    size_t count = unheard;
+    while (count != 0 && !unheard.compare_exchange_weak(count, count + 1)) {
+    }
+    session.leave(std::max(deadline - now, Duration(0)), [self = shared_from_this(), waited_for = count != 0] {
+      if (waited_for) self->heard();
+    });
+  }
+  void heard() {
+    if (unheard.fetch_sub(1) == 1) left();
   }
 };
 
@@ -99,14 +122,19 @@ void Endpoint::introduce(const std::shared_ptr<Greeting>& greeting, const Hello&
   if (hello.yours != record_.incarnation)
     return greeting->answer(encode_plain(FrameKind::not_me, static_cast<uint64_t>(record_.incarnation)));
   std::shared_ptr<Session> session;
+  std::shared_ptr<Farewell> farewell;
   {
     MutexLock lock(mutex_);
     if (closed_) return greeting->close();
     std::shared_ptr<Session>& entry = sessions_[hello.mine.incarnation];
-    if (!entry) entry = Session::make(place_, record_, hello.mine, options_);
+    if (!entry) {
+      entry = Session::make(place_, record_, hello.mine, options_);
+      farewell = farewell_;
+    }
     session = entry;
   }
   session->accept(greeting->channel, hello);
+  if (farewell) farewell->say_to(*session, place_.loop->now());
 }
 
 std::shared_ptr<Session> Endpoint::session(const Record& peer) {
@@ -117,7 +145,7 @@ std::shared_ptr<Session> Endpoint::session(const Record& peer) {
   {
     MutexLock lock(mutex_);
     // Not by way of an ended session: to end one takes its lock, which a handler that sends may have.
-    if (closed_)
+    if (closed_ || (farewell_ && !sessions_.contains(peer.incarnation)))
       throw PeerGoneError(fmt::format("{} is gone (left): this worker has left", to_string(peer)), peer.name,
                           GoneReason::left);
     std::shared_ptr<Session>& entry = sessions_[peer.incarnation];
@@ -137,6 +165,10 @@ std::shared_ptr<Session> Endpoint::find(Incarnation peer) {
 
 std::vector<std::shared_ptr<Session>> Endpoint::sessions() {
   MutexLock lock(mutex_);
+  return living();
+}
+
+std::vector<std::shared_ptr<Session>> Endpoint::living() const {
   std::vector<std::shared_ptr<Session>> all;
   for (const auto& [incarnation, session] : sessions_)
     if (!session->ended()) all.push_back(session);
@@ -144,14 +176,16 @@ std::vector<std::shared_ptr<Session>> Endpoint::sessions() {
 }
 
 void Endpoint::leave(Duration limit, std::function<void()> left) {
-  const std::vector<std::shared_ptr<Session>> all = sessions();
-  if (all.empty()) return place_.loop->post(std::move(left));
-  auto waited_for = std::make_shared<std::atomic<size_t>>(all.size());
-  auto call = std::make_shared<std::function<void()>>(std::move(left));
-  for (const std::shared_ptr<Session>& session : all)
-    session->leave(limit, [waited_for, call] {
-      if (waited_for->fetch_sub(1) == 1) (*call)();
-    });
+  const Time now = place_.loop->now();
+  const auto farewell = std::make_shared<Farewell>(now + limit, std::move(left));
+  std::vector<std::shared_ptr<Session>> all;
+  {
+    MutexLock lock(mutex_);
+    farewell_ = farewell;
+    all = living();
+  }
+  for (const std::shared_ptr<Session>& session : all) farewell->say_to(*session, now);
+  place_.loop->post([farewell] { farewell->heard(); });
 }
 
 void Endpoint::close() {

@@ -22,13 +22,14 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
   const Record& record() const { return record_; }
 
   // The session with that incarnation, made and dialled if there is none. One that has ended stays so.
-  // Throws PeerGoneError once this is closed.
+  // Throws PeerGoneError once this is closed, and for a new one once this leaves.
   std::shared_ptr<Session> session(const Record& peer) GRADWIRE_EXCLUDES(mutex_);
   // Nothing if there is none that lives.
   std::shared_ptr<Session> find(Incarnation peer) GRADWIRE_EXCLUDES(mutex_);
   std::vector<std::shared_ptr<Session>> sessions() GRADWIRE_EXCLUDES(mutex_);
 
-  // Says goodbye on every session; `left` is called on the loop when all have heard it, or are gone, or after `limit`.
+  // Says goodbye on every session, also on those that others begin meanwhile; `left` is called on the loop when all
+  // have heard it, or are gone, or after `limit`. Once.
   void leave(Duration limit, std::function<void()> left) GRADWIRE_EXCLUDES(mutex_);
   // Stops listening and ends every session without a word: to the others it looks like a death.
   void close() GRADWIRE_EXCLUDES(mutex_);
@@ -38,9 +39,12 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
       : place_(std::move(place)), record_(std::move(identity)), options_(options) {}
   // A connection whose Hello has not been read. Touched on the loop only.
   struct Greeting;
+  // Those who are yet to hear our goodbye.
+  struct Farewell;
   void accepted(std::shared_ptr<Link> link);
   void greet(const std::shared_ptr<Greeting>& greeting);
   void introduce(const std::shared_ptr<Greeting>& greeting, const Hello& hello);
+  std::vector<std::shared_ptr<Session>> living() const GRADWIRE_REQUIRES(mutex_);
 
   // Held here alone: a link's callbacks must not hold what holds the link.
   std::unordered_set<std::shared_ptr<Greeting>> greetings_;  // touched on the loop only
@@ -51,6 +55,7 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
 
   Mutex mutex_;
   std::unordered_map<Incarnation, std::shared_ptr<Session>> sessions_ GRADWIRE_GUARDED_BY(mutex_);
+  std::shared_ptr<Farewell> farewell_ GRADWIRE_GUARDED_BY(mutex_);  // since `leave`
   bool closed_ GRADWIRE_GUARDED_BY(mutex_) = false;
 };
 

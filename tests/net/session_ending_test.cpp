@@ -7,6 +7,27 @@
 namespace gradwire::testing {
 namespace {
 
+// Dials as TCP does at a host on which no one listens at the port, as long as a test says so.
+class RefusingTransport : public net::Transport {
+ public:
+  RefusingTransport(NetWorld& world, const bool& refuses)
+      : loop_(world.loop), within_(world.network.transport()), refuses_(refuses) {}
+  void listen(net::Record& mine, std::function<void(std::shared_ptr<net::Link>)> accepted) override {
+    within_->listen(mine, std::move(accepted));
+  }
+  void dial(const net::Record& peer, std::function<void(net::DialResult)> done) override {
+    if (!refuses_) return within_->dial(peer, std::move(done));
+    loop_->post(
+        [done = std::move(done)] { done({.outcome = net::DialOutcome::unreachable, .why = "connection refused"}); });
+  }
+  void close() override { within_->close(); }
+
+ private:
+  const std::shared_ptr<net::Loop> loop_;
+  const std::shared_ptr<net::Transport> within_;
+  const bool& refuses_;
+};
+
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -127,6 +148,34 @@ TEST(Session, L8_WhatAStrangerAnswersAtThePeersAddressIsNoSignOfLife) {
       20s));
   EXPECT_GE(answered, 2U);
   EXPECT_EQ(a.recorder->gone.at(peer.record.incarnation).reason, GoneReason::died);
+}
+
+TEST(Session, L8_ATcpAddressThatRefusesIsDeathOnlyIfItDoesSoForASecond) {
+  NetWorld world;
+  bool refuses = false;
+  const auto node = [&](const std::string& name) {
+    return world.node(name, {}, make_incarnation(), std::make_shared<RefusingTransport>(world, refuses));
+  };
+  Node a = node("a"), b = node("b");
+  world.link(a, b);
+  const auto break_link = [&] {
+    refuses = true;
+    world.network.break_links("a", "b");
+  };
+  break_link();
+  world.loop->run_for(900ms);
+  EXPECT_THAT(a.recorder->gone, IsEmpty());
+  refuses = false;
+  world.send(a, b, "after a pause");
+  ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }, 5s)) << "C7: it is made anew";
+
+  // The pause before does not count.
+  break_link();
+  world.loop->run_for(900ms);
+  EXPECT_THAT(a.recorder->gone, IsEmpty());
+  ASSERT_TRUE(world.run_until([&] { return !a.recorder->gone.empty(); }, 2s));
+  EXPECT_EQ(a.recorder->gone.at(b.incarnation()).reason, GoneReason::died);
+  EXPECT_EQ(a.recorder->gone.at(b.incarnation()).why, "connection refused");
 }
 
 TEST(Session, L9_GoodbyeIsNotDeath) {
@@ -253,6 +302,27 @@ TEST(Session, L9_AGoodbyeThatIsNeverHeardEndsAfterItsLimit) {
   bool left = false;
   a.endpoint->leave(3s, [&] { left = true; });
   ASSERT_TRUE(world.run_until([&] { return left; }, 4s));
+}
+
+TEST(Session, L9_WhoeverBeginsASessionWithALeaverHearsItsGoodbyeToo) {
+  NetWorld world;
+  Node a = world.node("a"), b = world.node("b"), c = world.node("c"), d = world.node("d");
+  world.link(a, b);
+  world.network.cut("a", "b");
+  int left = 0;
+  a.endpoint->leave(100s, [&] { ++left; });
+  world.send(c, a, "while it waits for b");
+  ASSERT_TRUE(world.run_until([&] { return !c.recorder->gone.empty(); }, 5s));
+  EXPECT_EQ(c.recorder->gone.at(a.incarnation()).reason, GoneReason::left);
+  EXPECT_EQ(left, 0);
+  EXPECT_THROW(world.send(a, d, "a leaver begins no session"), PeerGoneError);
+  world.network.heal("a", "b");
+  ASSERT_TRUE(world.run_until([&] { return left > 0; }, 60s));
+  world.send(d, a, "before it closes");
+  ASSERT_TRUE(world.run_until([&] { return !d.recorder->gone.empty(); }, 5s));
+  EXPECT_EQ(d.recorder->gone.at(a.incarnation()).reason, GoneReason::left);
+  world.loop->run_for(1s);
+  EXPECT_EQ(left, 1);
 }
 
 TEST(Session, AHandlerMaySendToAnyoneWhileTheEndpointCloses) {

@@ -63,10 +63,12 @@ class NetWorld {
 
   ~NetWorld() { loop->clear(); }
 
-  Node node(const std::string& name, net::SessionOptions options = {}, Incarnation incarnation = make_incarnation()) {
+  // With a transport of this network unless another is given.
+  Node node(const std::string& name, net::SessionOptions options = {}, Incarnation incarnation = make_incarnation(),
+            std::shared_ptr<net::Transport> transport = nullptr) {
     auto recorder = std::make_shared<Recorder>();
     auto endpoint = net::Endpoint::open({.loop = loop,
-                                         .transport = network.transport(),
+                                         .transport = transport ? std::move(transport) : network.transport(),
                                          .budget = std::make_shared<net::SegmentBudget>(0),
                                          .handler = recorder},
                                         {.name = name, .incarnation = incarnation}, options);

@@ -85,12 +85,13 @@ void Outbox::admit_waiting() {
 
 void Outbox::release(size_t bytes) { held_bytes_ -= bytes; }
 
-bool Outbox::acknowledge(uint64_t number) {
+bool Outbox::acknowledge(uint64_t number, Handled& handled) {
   if (number < acknowledged_ || number > acknowledged_ + next_) return false;
   if (number == acknowledged_) return true;
   while (acknowledged_ < number) {
     ++acknowledged_;
     release(unacknowledged_.front()->frame.size());
+    handled.push_back(std::move(unacknowledged_.front()));
     unacknowledged_.pop_front();
     --next_;
   }
@@ -150,7 +151,8 @@ bool Outbox::resume(const Hello& hello, SegmentPool* unusable) {
       streaming_.push_back(stream);
     }
   }
-  if (!acknowledge(hello.last_handled)) return false;
+  Handled handled;
+  if (!acknowledge(hello.last_handled, handled)) return false;
   next_ = 0;
   passed_ = {hello.segments.begin(), hello.segments.end()};
   if (unusable != nullptr) {

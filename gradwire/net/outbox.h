@@ -12,6 +12,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include <c10/util/SmallVector.h>
+
 #include "gradwire/net/frame.h"
 #include "gradwire/net/link.h"
 #include "gradwire/net/outgoing.h"
@@ -70,8 +72,10 @@ class Outbox {
   // The link is new. Everything the peer has not handled is written (again). Returns false on a gap (L6).
   // `unusable`: their pool, where no segment that the peer does not have yet can be passed to it on this link.
   bool resume(const Hello& hello, SegmentPool* unusable);
-  // Cumulative. False if it goes back, or beyond what was written (L6).
-  bool acknowledge(uint64_t number);
+  // Cumulative. False if it goes back, or beyond what was written (L6). What is not needed any more goes to `handled`:
+  // to free many takes long, and is better done without the lock.
+  using Handled = c10::SmallVector<std::shared_ptr<Outgoing>, 16>;
+  bool acknowledge(uint64_t number, Handled& handled);
   // The peer has all of that bulk, or does not want it. False if there is none such.
   bool finish_bulk(uint64_t number, uint32_t part);
 

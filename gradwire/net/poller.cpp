@@ -45,9 +45,9 @@ void Poller::remove(Token token, int descriptor) {
   watchers_.erase(token);
 }
 
-void Poller::dispatch() {
+bool Poller::dispatch() {
   std::array<epoll_event, 32> events;
-  int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) {
     const uint64_t token = events[i].data.u64;  // a copy: the kernel's struct is packed
     std::shared_ptr<Watcher> watcher;
@@ -61,6 +61,7 @@ void Poller::dispatch() {
     const bool ended = (happened & (EPOLLERR | EPOLLHUP)) != 0;
     watcher->ready({.readable = ended || (happened & EPOLLIN) != 0, .writable = ended || (happened & EPOLLOUT) != 0});
   }
+  return count > 0;
 }
 
 }  // namespace gradwire::net

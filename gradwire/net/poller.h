@@ -38,7 +38,8 @@ class Poller {
 
   // Readable when `dispatch` has something to do.
   int descriptor() const { return epoll_.get(); }
-  void dispatch();
+  // Whether there was something.
+  bool dispatch();
 
  private:
   const Descriptor epoll_;

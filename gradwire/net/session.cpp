@@ -109,8 +109,8 @@ void Session::flush() {
       link = sending_;
     }
     const Transfer transfer = link->write(batch_.buffers(), batch_.descriptors());
-    MutexLock lock(state_);
     batch_.written(transfer.bytes);
+    MutexLock lock(state_);
     writing_ = false;
     written_.notify_all();
     if (sending_ != link) continue;
@@ -197,7 +197,7 @@ bool Session::wait(Waker& waker, const std::function<bool()>& done, Time deadlin
     }
     bool current = true;
     while (current && !done() && place_.loop->now() < deadline) {
-      if (waker.sleep(channel->link().descriptor(), deadline)) read(channel);
+      if (waker.sleep(channel->link().descriptor(), deadline, [&] { return read(channel); })) read(channel);
       MutexLock lock(order_);
       current = current_ == channel;
     }

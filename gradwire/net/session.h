@@ -141,7 +141,8 @@ class Session : public std::enable_shared_from_this<Session> {
   bool owns(const Channel* channel) const GRADWIRE_REQUIRES(order_);
 
   // Reading.
-  void read(const std::shared_ptr<Channel>& channel) GRADWIRE_EXCLUDES(order_, state_);
+  // Handles what is there. False if there was nothing.
+  bool read(const std::shared_ptr<Channel>& channel) GRADWIRE_EXCLUDES(order_, state_);
   void handle_events(const std::shared_ptr<Channel>& channel, SessionHandler* handler) GRADWIRE_REQUIRES(order_);
   void handle_frame(const std::shared_ptr<Channel>& channel, const Channel::Event& event, SessionHandler* handler)
       GRADWIRE_REQUIRES(order_);

@@ -14,15 +14,17 @@ constexpr size_t most_unclaimed_descriptors = 256;
 
 }  // namespace
 
-void Session::read(const std::shared_ptr<Channel>& channel) {
-  const std::shared_ptr<SessionHandler> handler = place_.handler.lock();
+bool Session::read(const std::shared_ptr<Channel>& channel) {
+  std::shared_ptr<SessionHandler> handler;
   const uint64_t before = handled_;
   {
     MutexLock lock(order_);
     size_t total = 0;
     while (owns(channel.get()) && total < read_limit) {
       const Transfer transfer = channel->fill();
+      if (transfer.bytes == 0 && !transfer.closed && total == 0) return false;
       if (transfer.bytes > 0) {
+        if (!handler) handler = place_.handler.lock();
         // What answers a dial may be anyone, until it has said who it is.
         if (current_ == channel) heard();
         handle_events(channel, handler.get());
@@ -42,6 +44,7 @@ void Session::read(const std::shared_ptr<Channel>& channel) {
   }
   flush();
   if (handler && handled_ != before) handler->batch_handled(*this);
+  return true;
 }
 
 void Session::heard() { last_heard_ = place_.loop->now(); }
@@ -116,10 +119,11 @@ bool Session::handle_acknowledgement(uint64_t number) {
   bool in_order;
   bool admitted;
   bool left = false;
+  Outbox::Handled handled;
   {
     MutexLock lock(state_);
     const uint64_t before = outbox_.admitted();
-    in_order = outbox_.acknowledge(number);
+    in_order = outbox_.acknowledge(number, handled);
     admitted = outbox_.admitted() != before;
     if (in_order) {
       say_goodbye_if_due();

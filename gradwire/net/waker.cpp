@@ -17,20 +17,20 @@ void Waker::wake() {
   if (state_.exchange(woken) == asleep) eventfd_write(event_.get(), 1);
 }
 
-bool Waker::sleep(int socket, std::chrono::steady_clock::time_point deadline) {
-  pollfd watched[2] = {{event_.get(), POLLIN, 0}, {socket, POLLIN, 0}};
-  bool readable = false;
+bool Waker::sleep(int socket, std::chrono::steady_clock::time_point deadline, const std::function<bool()>& read) {
+  bool taken = false;
   // Meanwhile it is awake: whoever wakes it has nothing to write.
   spin_.until(deadline, [&] {
-    readable = socket >= 0 && ::poll(&watched[1], 1, 0) > 0;
-    return readable || state_.load(std::memory_order_relaxed) == woken;
+    taken = read && read();
+    return taken || state_.load(std::memory_order_relaxed) == woken;
   });
-  if (readable) return true;
+  if (taken) return false;
   int expected = awake;
   if (!state_.compare_exchange_strong(expected, asleep)) {
     state_.store(awake);
     return false;
   }
+  pollfd watched[2] = {{event_.get(), POLLIN, 0}, {socket, POLLIN, 0}};
   const nfds_t count = socket >= 0 ? 2 : 1;
   int happened;
   do {

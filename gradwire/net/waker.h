@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -20,9 +21,10 @@ class Waker {
   void wake();
 
   // The owner alone:
-  // Sleeps until woken or the deadline is over, or, if `socket` is not -1, until it can be read.
-  // Returns true if the socket can be read (or has ended).
-  bool sleep(int socket, std::chrono::steady_clock::time_point deadline);
+  // Sleeps until woken or the deadline is over, or, if `socket` is not -1, until it can be read (or has ended): then it
+  // returns true. Before it sleeps it may call `read` for a moment, again and again, which takes what is there and says
+  // whether there was anything: to ask first would be one system call more for each message.
+  bool sleep(int socket, std::chrono::steady_clock::time_point deadline, const std::function<bool()>& read = nullptr);
 
  private:
   enum State : int { awake, asleep, woken };

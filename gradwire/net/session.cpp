@@ -37,6 +37,10 @@ Session::Session(SessionPlace place, Record mine, Record peer, SessionOptions op
       outbox_(options.max_outgoing_bytes) {}
 
 uint64_t Session::send(Message message, Admission admission, Writing writing) {
+  if (ended_) {
+    MutexLock lock(state_);
+    throw gone();
+  }
   std::function<std::string()> board = std::move(message.board);
   const auto outgoing = std::make_shared<Outgoing>();
   uint64_t place_in_queue;

@@ -19,7 +19,7 @@ bench: build
 
 check:
 	@scripts/setup lint
-	@scripts/check
+	@scripts/check all
 
 docs:
 	@scripts/docs

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <set>
@@ -33,8 +34,9 @@ Output comes line by line with the worker's name before it. What is piped in goe
 when the input is a terminal, read nothing.
 
 SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on. When a worker fails, the others are ended (SIGTERM, then SIGKILL
-after --grace), and its exit code is returned, or 128 + the signal that killed it. What a worker started and left
-behind in its process group is ended with it. Exit code 2: the workers could not be started.)";
+after --grace), and its exit code is returned, or 128 + the signal that killed it; its error is repeated as the last
+line. With --keep-going the others continue, and the exit code is that of the first worker that failed. What a worker
+started and left behind in its process group is ended with it. Exit code 2: the workers could not be started.)";
 
 // Anything that is opened must not become stdin, stdout or stderr because that was closed.
 void fill_standard_files() {
@@ -118,6 +120,9 @@ int main_of(int argc, char** argv) {
   run_command.add_option("--names", names, "Their names, instead of worker0, worker1...: a,b,c")->type_name("NAMES");
   run_command.add_option("--restart", options.restarts, "Restart workers that fail, so often in all")
       ->type_name("COUNT");
+  run_command.add_option("--store", options.store, "The file where the workers meet, instead of one of this run's own")
+      ->type_name("FILE");
+  run_command.add_flag("--keep-going", options.keep_going, "When a worker fails, do not end the others");
   run_command.add_option("--grace", grace, "Seconds between SIGTERM and SIGKILL (5)")->type_name("SECONDS");
 
   CLI::App& trace_command = *app.add_subcommand(
@@ -144,6 +149,8 @@ int main_of(int argc, char** argv) {
     if (options.restarts < 0) throw std::runtime_error("--restart counts from 0");
     if (!(grace >= 0 && grace <= 1e6)) throw std::runtime_error("--grace is a number of seconds, 0 or more");
     options.grace = std::chrono::milliseconds(std::llround(grace * 1000));
+    // A worker may change its directory.
+    if (!options.store.empty()) options.store = std::filesystem::absolute(options.store);
     options.names = names_of(count, split_by_comma(names));
     options.command = command_of(run_command.remaining());
     return run(options);

@@ -109,6 +109,8 @@ class Run {
   std::vector<std::string> environment_of(const Worker& worker) const;
   void on_end(Worker& worker);
   void judge(Worker& worker, const End& end);
+  // Says why the run failed: last, behind the output of all that ended with it.
+  void say_error(const Worker& worker);
   void bury(Worker& worker);
   void on_signal();
   void on_time();
@@ -132,6 +134,7 @@ class Run {
   std::deque<Worker> workers_;
 
   int restarts_ = 0;
+  const Worker* failed_ = nullptr;  // the first that did
   bool ending_ = false;
   bool killing_ = false;
   std::optional<Clock::time_point> patience_;  // while ending: those that still run then are killed
@@ -156,7 +159,13 @@ Run::Result Run::to_the_end() {
     if (!ending_) start(worker);
   for (;;) {
     streams_.write();
-    if (count(State::gone) == workers_.size() && streams_.all_written()) return result_;
+    if (count(State::gone) == workers_.size()) {
+      if (const Worker* failed = std::exchange(failed_, nullptr)) {
+        say_error(*failed);
+        continue;
+      }
+      if (streams_.all_written()) return result_;
+    }
     events_.wait(next_time());
     on_time();
   }
@@ -190,9 +199,12 @@ std::vector<std::string> Run::environment_of(const Worker& worker) const {
       {"LOCAL_RANK", std::to_string(worker.rank)},
       {"LOCAL_WORLD_SIZE", std::to_string(workers_.size())},
       {"GRADWIRE_NAME", worker.name},
-      {"GRADWIRE_STORE", folder_.store()},
+      {"GRADWIRE_STORE", options_.store.empty() ? folder_.store() : options_.store},
       {"GRADWIRE_SECRET_FILE", folder_.secret()},
       {"GRADWIRE_RESTART", std::to_string(worker.restarts)},
+      // A pipe would be buffered by blocks, and the last of them lost when the worker is killed. C++ programs buffer by
+      // line from Worker::join on.
+      {"PYTHONUNBUFFERED", "1"},
   };
   std::vector<std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -229,11 +241,23 @@ void Run::judge(Worker& worker, const End& end) {
                  std::to_string(options_.restarts) + ")");
     return;
   }
-  result_ = {.code = end.code()};
+  if (result_.code == 0) {
+    result_ = {.code = end.code()};
+    failed_ = &worker;
+  }
   const size_t others = count(State::running);
+  if (options_.keep_going) {
+    streams_.say(what + (others > 0 ? "; " + counted(others, "other") + " still running" : ""));
+    return;
+  }
   streams_.say(what +
                (others > 0 ? "; ending the other " + (others > 1 ? std::to_string(others) : std::string("one")) : ""));
   end_all(SIGTERM);
+}
+
+void Run::say_error(const Worker& worker) {
+  if (const std::string error = streams_.last_error(worker.rank); !error.empty())
+    streams_.say(worker.name + " ended with: " + error);
 }
 
 void Run::bury(Worker& worker) {

@@ -10,7 +10,10 @@ namespace gradwire::tools {
 struct RunOptions {
   std::vector<std::string> names;  // of the workers, by rank
   std::vector<std::string> command;
-  int restarts = 0;  // of all workers together
+  int restarts = 0;   // of all workers together
+  std::string store;  // the file where the workers meet; empty: one of this run's own
+  // A worker that fails ends nobody else.
+  bool keep_going = false;
   std::chrono::milliseconds grace = std::chrono::seconds(5);
 };
 

@@ -76,22 +76,26 @@ void Sink::write() {
 
 bool Sink::full() const { return waiting_.size() >= most_waiting; }
 
-Lines::Lines(Sink& sink, const std::string& name, size_t rank, size_t longest_name)
-    : sink_(sink), prefix_(make_prefix(name, rank, longest_name, sink.coloured())) {}
+Lines::Lines(Sink& sink, const std::string& name, size_t rank, size_t longest_name, LastWords* heard)
+    : sink_(sink), prefix_(make_prefix(name, rank, longest_name, sink.coloured())), heard_(heard) {}
 
 void Lines::add(std::string_view text) {
   while (!text.empty()) {
     const size_t end = text.find('\n');
     line_ += text.substr(0, end);
     if (end == std::string_view::npos && line_.size() < longest_line) return;
-    sink_.add(prefix_ + line_ + "\n");
-    line_.clear();
+    end_line();
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
   }
 }
 
 void Lines::finish() {
-  if (!line_.empty()) sink_.add(prefix_ + line_ + "\n");
+  if (!line_.empty()) end_line();
+}
+
+void Lines::end_line() {
+  sink_.add(prefix_ + line_ + "\n");
+  if (heard_ != nullptr) heard_->add(line_);
   line_.clear();
 }
 

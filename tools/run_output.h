@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "tools/run_last_words.h"
+
 namespace gradwire::tools {
 
 // Where output goes: this process's stdout or stderr. What cannot be written at once is kept, so that nobody waits for
@@ -38,14 +40,18 @@ class Sink {
 // Cuts what a worker writes into lines. A last line that was not ended is kept, and ended by `finish`.
 class Lines {
  public:
-  Lines(Sink& sink, const std::string& name, size_t rank, size_t longest_name);
+  // `heard`, if there is one, gets each line too.
+  Lines(Sink& sink, const std::string& name, size_t rank, size_t longest_name, LastWords* heard = nullptr);
 
   void add(std::string_view text);
   void finish();
 
  private:
+  void end_line();
+
   Sink& sink_;
   const std::string prefix_;
+  LastWords* const heard_;
   std::string line_;
 };
 

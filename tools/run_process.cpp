@@ -52,6 +52,9 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   ::dup2(output, STDOUT_FILENO);
   ::dup2(errors, STDERR_FILENO);
   ::setrlimit(RLIMIT_NOFILE, &inheritance.files);
+  // An error that main does not catch aborts the process. Its text says more than a core file; a program that wants one
+  // may raise the limit again.
+  ::setrlimit(RLIMIT_CORE, &inheritance.no_cores);
   ::sigaction(SIGPIPE, &inheritance.pipe, nullptr);
   ::sigprocmask(SIG_SETMASK, &inheritance.blocked, nullptr);
   ::execve(program, arguments, environment);
@@ -85,6 +88,8 @@ Inheritance::Inheritance() {
   ::sigprocmask(SIG_SETMASK, nullptr, &blocked);
   ::sigaction(SIGPIPE, nullptr, &pipe);
   ::getrlimit(RLIMIT_NOFILE, &files);
+  ::getrlimit(RLIMIT_CORE, &no_cores);
+  no_cores.rlim_cur = 0;
 }
 
 std::string End::in_words() const {

@@ -22,6 +22,7 @@ struct Inheritance {
   sigset_t blocked;
   struct sigaction pipe;
   rlimit files;
+  rlimit no_cores;
 };
 
 // How a process ended.

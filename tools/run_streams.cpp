@@ -25,11 +25,13 @@ Streams::Streams(Events& events, const std::vector<std::string>& names) : events
   size_t longest = 0;
   for (const std::string& name : names) longest = std::max(longest, name.size());
   for (size_t rank = 0; rank < names.size(); ++rank)
-    streams_.push_back({Stream{*output_, Lines(output_->sink, names[rank], rank, longest)},
-                        Stream{*errors_, Lines(errors_->sink, names[rank], rank, longest)}});
+    streams_.push_back(
+        {Stream{*output_, Lines(output_->sink, names[rank], rank, longest)},
+         Stream{*errors_, Lines(errors_->sink, names[rank], rank, longest, &last_words_.emplace_back())}});
 }
 
 void Streams::open(size_t rank, net::Descriptor output, net::Descriptor errors) {
+  last_words_[rank].clear();
   streams_[rank][0].pipe = std::move(output);
   streams_[rank][1].pipe = std::move(errors);
   for (Stream& stream : streams_[rank]) watch(stream);

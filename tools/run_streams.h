@@ -28,6 +28,9 @@ class Streams {
   // Whoever still writes there is not heard any more.
   void close(size_t rank);
 
+  // Why the worker ended, as far as it said so on stderr; empty if it did not.
+  std::string last_error(size_t rank) const { return last_words_[rank].error(); }
+
   // A line of the launcher's own, on stderr.
   void say(const std::string& text) { errors_->sink.add("gradwire: " + text + "\n"); }
   // Writes what can be written now; the rest follows when it can, in Events::wait.
@@ -59,6 +62,7 @@ class Streams {
   std::deque<Outlet> outlets_;  // one if stdout and stderr are the same file: their lines must not cross either
   Outlet* output_;
   Outlet* errors_;
+  std::deque<LastWords> last_words_;           // by rank
   std::deque<std::array<Stream, 2>> streams_;  // by rank
 };
 

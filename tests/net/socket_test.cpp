@@ -303,6 +303,16 @@ TEST(Death, OfAStoppedProcessIsSilenceAndItGoesOnIfItWakesBefore) {
   child->signal(SIGCONT);
 }
 
+TEST(Sockets, N32_TheFolderOfATestsProxyIsShortWhereTmpdirIsLong) {
+  const Folder outer;
+  const std::string long_parent = outer / std::string(120, 't');
+  std::filesystem::create_directory(long_parent);
+  const Folder folder(long_parent);
+  EXPECT_LT((folder / "p").size(), sizeof(sockaddr_un::sun_path));
+  SocketEnd b("b");
+  const Proxy proxy(folder / "p", b.record().unix_path, {});
+}
+
 TEST(Death, IsNotDeclaredWhenTheQueueOfAListenerIsFull) {
   // A listener that never accepts: its queue fills, and further dials get EAGAIN, not a refusal.
   Folder folder;

@@ -21,9 +21,11 @@ inline bool wait_until(const std::function<bool()>& condition, std::chrono::seco
 }
 
 // A fresh folder, gone with its owner.
+// A fresh folder whose path leaves room for the name of a socket, however long TMPDIR is.
 struct Folder {
-  Folder() {
-    std::string name = std::filesystem::temp_directory_path() / "gwtest-XXXXXX";
+  explicit Folder(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    constexpr size_t longest_parent = 60;
+    std::string name = (parent.native().size() > longest_parent ? "/tmp" : parent) / "gwtest-XXXXXX";
     path = mkdtemp(name.data());
   }
   ~Folder() { std::filesystem::remove_all(path); }

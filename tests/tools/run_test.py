@@ -238,6 +238,15 @@ for number in range(300):
             self.expect_end(launcher, -signal.SIGTERM)
         self.assertEqual(len(secrets), 2)
 
+    def test_n22_workers_meet_in_the_file_that_store_names(self):
+        output, _ = self.run_it("run", "-n", 2, "--store", "meeting", "sh", "-c", 'echo "$GRADWIRE_STORE"', cwd=self.folder)
+        self.assertEqual({line.split(" ")[1] for line in output}, {str(self.folder / "meeting")})
+
+    def test_n21_python_programs_do_not_buffer_their_output(self):
+        launcher = self.start("run", "-n", 1, sys.executable, "-c", "import os, signal; print('last'); os.kill(os.getpid(), signal.SIGKILL)")
+        self.assertEqual(self.line(launcher.stdout), "[worker0] last")
+        self.expect_end(launcher, 128 + signal.SIGKILL)
+
     def test_the_program_gets_its_arguments_as_they_are(self):
         program = self.script(f"#!{sys.executable}\nimport sys\nprint(sys.argv[1:])\n")
         given = ["--help", "-n", "3", "--", "", "[a,b]", "a b", "--names=x", "run", "--"]
@@ -266,7 +275,7 @@ for number in range(300):
                                 "[ $RANK != 1 ] || { echo last words >&2; exit 3; }; exec sleep 1000", code=3)
         self.assertEqual(errors[0], "[worker1] last words")
         self.assertRegex(errors[1], r"\Agradwire: worker1 \(rank 1, pid \d+\) exited with code 3; ending the other 2\Z")
-        self.assertEqual(len(errors), 2)
+        self.assertEqual(errors[2:], ["gradwire: worker1 ended with: last words"])
 
     def test_a_worker_killed_by_a_signal_is_said_so(self):
         _, errors = self.run_it("run", "-n", 2, "sh", "-c", "[ $RANK != 1 ] || kill -9 $$; exec sleep 1000", code=128 + 9)
@@ -284,6 +293,35 @@ for number in range(300):
             self.until(lambda: state_of(pids[rank]) == "Z", f"rank {rank} ends")
         launcher.send_signal(signal.SIGCONT)
         self.expect_end(launcher, 8)
+
+    def test_n20_the_text_of_an_error_that_main_did_not_catch_comes_last(self):
+        # What std::terminate writes, and what those that are ended with it still say.
+        launcher = self.start("run", "-n", 2, "sh", "-c", """
+            if [ $RANK = 1 ]; then
+              echo "terminate called after throwing an instance of 'gradwire::TimeoutError'" >&2
+              printf '  what():  worker0 did not join\\nstart it\\n\\n' >&2
+              kill -ABRT $$
+            fi
+            trap 'echo also ended >&2; exit 0' TERM; sleep 1000 > /dev/null 2>&1 & wait""")
+        _, errors = launcher.communicate(timeout=LIMIT)
+        self.expect_end(launcher, 128 + signal.SIGABRT)
+        self.assertEqual(errors.decode().splitlines()[-2:], ["gradwire: worker1 ended with: worker0 did not join", "start it"])
+
+    def test_n20_workers_leave_no_core_files_unless_they_ask_for_them(self):
+        output, _ = self.run_it("run", "-n", 1, "sh", "-c", "ulimit -Sc; ulimit -Hc",
+                                before=lambda: resource.setrlimit(resource.RLIMIT_CORE, (4096, 4096)))
+        self.assertEqual(output, ["[worker0] 0", "[worker0] 8"])  # in blocks of 512 bytes
+
+    def test_n22_with_keep_going_a_failure_ends_nobody_else_and_the_first_code_is_returned(self):
+        gate = self.gate("gate")
+        launcher = self.start("run", "-n", 3, "--keep-going", "sh", "-c",
+                              'case $RANK in 0) read line < "$1"; echo still here;; 1) exit 3;; 2) read line < "$2"; exit 4;; esac', "sh", gate, self.gate("other"))
+        self.assertRegex(self.line(launcher.stderr), r"worker1 \(rank 1, pid \d+\) exited with code 3; 2 others still running\Z")
+        self.open_gate(self.folder / "other")
+        self.assertRegex(self.line(launcher.stderr), r"worker2 \(rank 2, pid \d+\) exited with code 4; 1 other still running\Z")
+        self.open_gate(gate)
+        self.assertEqual(self.line(launcher.stdout), "[worker0] still here")
+        self.expect_end(launcher, 3)
 
     def test_who_does_not_end_within_the_grace_period_is_killed(self):
         gate = self.gate("gate")

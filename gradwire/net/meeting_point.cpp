@@ -111,13 +111,19 @@ std::optional<Record> MeetingPoint::look_up_key(const std::string& key, const st
 
 void MeetingPoint::add_event(const Event& event) {
   wire::ByteWriter writer;
-  writer.put(event.joined);
+  writer.put(static_cast<uint8_t>(event.kind));
   encode(writer, event.record);
   const std::string& text = writer.bytes();
   reach([&] {
     const int64_t number = store_->add(event_count_key, 1);
     store_->set(event_key(number), std::vector<uint8_t>(text.begin(), text.end()));
   });
+}
+
+void MeetingPoint::hint_gone(const Record& record) {
+  int64_t tellers = 0;
+  reach([&] { tellers = store_->add("gradwire/gone/" + gradwire::to_string(record.incarnation), 1); });
+  if (tellers == 1) add_event({.kind = Event::Kind::said_gone, .record = record});
 }
 
 std::vector<MeetingPoint::Event> MeetingPoint::events_after(int64_t& known) {
@@ -135,8 +141,10 @@ std::vector<MeetingPoint::Event> MeetingPoint::events_after(int64_t& known) {
       }
       const std::vector<uint8_t> bytes = store_->get(key);
       wire::ByteReader reader({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-      const bool joined = reader.take<bool>();
-      events.push_back({joined, decode_record(reader)});
+      const auto kind = reader.take<uint8_t>();
+      if (kind > static_cast<uint8_t>(Event::Kind::said_gone))
+        throw wire::MalformedError(fmt::format("event of unknown kind {}", kind));
+      events.push_back({Event::Kind{kind}, decode_record(reader)});
       ++known;
     }
   });

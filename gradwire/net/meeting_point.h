@@ -34,10 +34,14 @@ class MeetingPoint {
   std::optional<Record> look_up(int rank);
   // Who came and left, in order: everyone adds to it, and reads what is new.
   struct Event {
-    bool joined = false;
+    // `said_gone`: a member found that it is gone. Like everything here, it may be untrue.
+    enum class Kind : uint8_t { left, joined, said_gone };
+    Kind kind = Kind::left;
     Record record;
   };
   void add_event(const Event& event);
+  // Adds the event `said_gone`, unless another member has.
+  void hint_gone(const Record& record);
   // Those after the first `known`, which is then counted on.
   std::vector<Event> events_after(int64_t& known);
   // 0, 1, 2...: each once.

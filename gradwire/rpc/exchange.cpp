@@ -50,6 +50,13 @@ Exchange::Sent Exchange::send(const net::Record& to, net::Message message, net::
   return sent;
 }
 
+std::vector<Exchange::From> Exchange::met() const {
+  std::vector<From> peers;
+  for (const std::shared_ptr<net::Session>& session : endpoint_->sessions())
+    peers.emplace_back(session, &session->peer());
+  return peers;
+}
+
 void Exchange::tell(const net::Record& to, net::Message message) noexcept {
   try {
     send(to, std::move(message), net::Admission::always);

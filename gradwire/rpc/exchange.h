@@ -44,6 +44,9 @@ class Exchange : public net::SessionHandler {
             net::Writing writing = net::Writing::soon) GRADWIRE_EXCLUDES(mutex_);
   // Opens a session, if there is none, so that its end is noticed.
   void meet(const net::Record& peer) { endpoint_->session(peer); }
+  bool has_session_with(Incarnation peer) const { return endpoint_->find(peer) != nullptr; }
+  // The peers that there are sessions with.
+  std::vector<From> met() const;
   // For control messages: a peer that is gone needs none.
   void tell(const net::Record& to, net::Message message) noexcept GRADWIRE_EXCLUDES(mutex_);
   // Nothing is sent to oneself after this.

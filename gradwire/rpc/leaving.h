@@ -31,6 +31,11 @@ class Leaving : public std::enable_shared_from_this<Leaving> {
 
   // Returns when the group ends. Throws TimeoutError, which names those waited for; the worker serves on then.
   void leave(std::chrono::steady_clock::time_point deadline) GRADWIRE_EXCLUDES(mutex_, one_look_);
+  // Whether the group has ended: all of its living members leave together.
+  bool ended() GRADWIRE_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return ended_;
+  }
 
  private:
   Leaving(int rank, int world_size, std::shared_ptr<Exchange> exchange, std::shared_ptr<Membership> membership,

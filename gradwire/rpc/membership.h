@@ -1,14 +1,17 @@
-// Who is in the group: what the meeting point says, and what sessions tell of those who are gone.
+// Who is in the group: what the meeting point says, and what sessions tell of peers that are gone.
+//
+// A death that one member finds becomes known to all: the finder tells the peers that it has sessions with, and writes
+// a hint to the meeting point for the others. A hint proves nothing, and neither does an event "left" in the store,
+// which anyone may have written: a member that learns of one dials that incarnation at the address that it knows
+// itself, and the session decides (L8). The store only says why: a worker that left has said so there.
 #pragma once
 
 #include <atomic>
-#include <deque>
-#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "gradwire/base/error.h"
@@ -16,24 +19,18 @@
 #include "gradwire/net/endpoint.h"
 #include "gradwire/net/meeting_point.h"
 #include "gradwire/net/runtime.h"
+#include "gradwire/rpc/exchange.h"
+#include "gradwire/rpc/peer_events.h"
 
 namespace gradwire {
-
-// Something that happened to a peer.
-struct PeerEvent {
-  enum class Kind { joined, left, died, fenced };
-  Kind kind = Kind::joined;
-  std::string name;
-  int rank = -1;
-};
-std::string_view name_of(PeerEvent::Kind kind);
 
 // Any thread. What asks the meeting point may wait for it.
 class Membership : public std::enable_shared_from_this<Membership> {
  public:
   using RecordPointer = std::shared_ptr<const net::Record>;
-  Membership(std::shared_ptr<net::MeetingPoint> meeting_point, std::shared_ptr<net::Runtime> runtime)
-      : meeting_point_(std::move(meeting_point)), runtime_(std::move(runtime)) {}
+  // With its handlers in the exchange.
+  static std::shared_ptr<Membership> make(std::shared_ptr<net::MeetingPoint> meeting_point,
+                                          std::shared_ptr<net::Runtime> runtime, std::shared_ptr<Exchange> exchange);
 
   // Registers this worker. A name is taken while its registered incarnation answers at its address; otherwise this
   // worker replaces the record. Throws InvalidArgumentError if it is taken.
@@ -41,26 +38,44 @@ class Membership : public std::enable_shared_from_this<Membership> {
   // Says that this worker is leaving, as far as the meeting point can be reached.
   void say_left() noexcept;
 
-  // Throws NotFoundError, which lists who there is.
+  // A peer without a session is looked up anew: it may have been started again. Throws PeerGoneError for one that is
+  // gone and did not come back, NotFoundError, which lists who is there, for one that never was.
   RecordPointer find(const std::string& name) GRADWIRE_EXCLUDES(mutex_);
   RecordPointer find(int rank) GRADWIRE_EXCLUDES(mutex_);
-  // Everyone who is there, as far as is known, this worker included; by rank.
+  // Waits until a worker of this name is there. Throws TimeoutError; CancelledError in a function that is cancelled.
+  RecordPointer wait_for(const std::string& name, std::chrono::milliseconds timeout) GRADWIRE_EXCLUDES(mutex_);
+  // All workers that are there, as far as is known, this one included; by rank.
   std::vector<RecordPointer> all() GRADWIRE_EXCLUDES(mutex_);
 
-  // Called on Gradwire's threads for what happens from now on: at once for peers with a session, for others when
-  // the meeting point was looked at again, which is several times a second.
-  void watch(std::function<void(const PeerEvent&)> callback) GRADWIRE_EXCLUDES(mutex_);
-  // No callback is running when this returns, unless it is called by one, and none runs afterwards.
-  void stop_watching() GRADWIRE_EXCLUDES(mutex_);
-  void peer_gone(const net::Record& peer, GoneReason reason) GRADWIRE_EXCLUDES(mutex_);
+  // For what happens from now on: at once for peers with a session, for others when the meeting point was looked at
+  // again, which is several times a second.
+  void watch(PeerEvents::Callback callback) GRADWIRE_EXCLUDES(mutex_);
+  // No callback is running when this returns, unless it is called by one, and none begins afterwards. Others are told
+  // nothing more.
+  void close();
 
  private:
+  Membership(std::shared_ptr<net::MeetingPoint> meeting_point, std::shared_ptr<net::Runtime> runtime,
+             std::shared_ptr<Exchange> exchange);
+
+  void peer_gone(const net::Record& peer, GoneReason reason) GRADWIRE_EXCLUDES(mutex_);
+  void hint_arrived(Incarnation suspect) GRADWIRE_EXCLUDES(mutex_);
+  // Reads the events that are new at the meeting point.
   void refresh() GRADWIRE_EXCLUDES(mutex_);
   void refresh_later();
-  void report(const PeerEvent& event) GRADWIRE_EXCLUDES(mutex_);
-  void report_all() GRADWIRE_EXCLUDES(mutex_);
+  void refresh_quietly() noexcept GRADWIRE_EXCLUDES(mutex_);
+  // Dials a worker that is said to be gone.
+  void verify(const RecordPointer& suspect) GRADWIRE_EXCLUDES(mutex_);
+  // Tells the others of a death that a session of this worker has found.
+  void spread(const net::Record& dead) noexcept;
+  void report_gone(const net::Record& peer) GRADWIRE_EXCLUDES(mutex_);
+  void wait_for_verdicts() GRADWIRE_EXCLUDES(mutex_);
+
   template <class Key>
-  RecordPointer find_key(const Key& key, const std::string& whom) GRADWIRE_EXCLUDES(mutex_);
+  RecordPointer find_known(const Key& key, RecordPointer known, const std::string& whom) GRADWIRE_EXCLUDES(mutex_);
+  RecordPointer known_by(Incarnation incarnation) GRADWIRE_REQUIRES(mutex_);
+  // Writes down that it is there. False if it is known to be gone.
+  bool note(const RecordPointer& record) GRADWIRE_REQUIRES(mutex_);
   RecordPointer mine() GRADWIRE_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     return mine_;
@@ -68,20 +83,27 @@ class Membership : public std::enable_shared_from_this<Membership> {
 
   const std::shared_ptr<net::MeetingPoint> meeting_point_;
   const std::shared_ptr<net::Runtime> runtime_;
+  const std::shared_ptr<Exchange> exchange_;
+  const std::shared_ptr<PeerEvents> events_;
   std::atomic<bool> entered_ = false;
+  std::atomic<bool> closed_ = false;
 
   Mutex refreshing_;  // one at a time; held while the meeting point is asked
   int64_t events_known_ GRADWIRE_GUARDED_BY(refreshing_) = 0;
 
+  // What was heard of a worker that is not known to be gone.
+  struct Suspicion {
+    net::Time until;  // `all` waits so long for the verdict
+    bool said_left = false;
+  };
+
   Mutex mutex_;
   RecordPointer mine_ GRADWIRE_GUARDED_BY(mutex_);  // functions may be called while it still enters
   std::map<std::string, RecordPointer, std::less<>> by_name_ GRADWIRE_GUARDED_BY(mutex_);
-  std::set<Incarnation> gone_ GRADWIRE_GUARDED_BY(mutex_);
-  std::vector<std::function<void(const PeerEvent&)>> callbacks_ GRADWIRE_GUARDED_BY(mutex_);
-  std::deque<PeerEvent> to_report_ GRADWIRE_GUARDED_BY(mutex_);
-  bool reporting_ GRADWIRE_GUARDED_BY(mutex_) = false;
-  std::thread::id reporter_ GRADWIRE_GUARDED_BY(mutex_);
-  Condition reported_;
+  std::map<Incarnation, GoneReason> gone_ GRADWIRE_GUARDED_BY(mutex_);
+  std::map<Incarnation, Suspicion> suspects_ GRADWIRE_GUARDED_BY(mutex_);
+  std::set<Incarnation> told_ GRADWIRE_GUARDED_BY(mutex_);  // whose coming was reported, or was before anybody watched
+  Condition verdict_;
 };
 
 }  // namespace gradwire

@@ -39,6 +39,11 @@ Peer Worker::peer(int rank) {
   return {core_, core_->membership().find(rank), core_->options().call_timeout};
 }
 
+Peer Worker::wait_for(const std::string& name, std::chrono::milliseconds timeout) {
+  net::Runtime::require_threads();
+  return {core_, core_->membership().wait_for(name, timeout), core_->options().call_timeout};
+}
+
 Peer Worker::self() { return peer(name()); }
 
 std::vector<Peer> Worker::peers() {

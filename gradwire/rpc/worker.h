@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "gradwire/rpc/membership.h"
 #include "gradwire/rpc/peer.h"
+#include "gradwire/rpc/peer_events.h"
 #include "gradwire/rpc/worker_options.h"
 
 namespace gradwire {
@@ -37,12 +37,17 @@ class Worker {
   int rank() const;
   const std::string& name() const;
 
-  // As known now: after a restart, the new incarnation. Throws NotFoundError, with the names there are.
+  // The worker of this name or rank as it is now: after a restart, the new incarnation. Throws PeerGoneError if it is
+  // known to be gone and has not come back, NotFoundError, with the names there are, if it never joined.
   Peer peer(const std::string& name);
   Peer peer(int rank);
+  // Waits until a worker of this name is there: one that has yet to join, or that is started again. Throws TimeoutError
+  // after `timeout`, and CancelledError in a function that is cancelled.
+  Peer wait_for(const std::string& name, std::chrono::milliseconds timeout);
   // This worker: a call on it is a call like any other, without a link.
   Peer self();
-  // Everyone who is there, as far as is known, this worker included; by rank.
+  // All workers that are there, as far as is known, this one included; by rank. A worker whose death any member has
+  // found is not among them.
   std::vector<Peer> peers();
   // A reference to a value of this worker's own, for others to use: see rref/rref.h, where this is defined.
   template <class T>
@@ -54,8 +59,8 @@ class Worker {
   // What this worker has done so far and has under way, in numbers: see metrics.h. Can be printed.
   Metrics metrics();
 
-  // Called on one of Gradwire's threads, in order, whenever a peer joins, leaves or is found dead, from now on until
-  // this worker leaves or is destroyed.
+  // Called on one of Gradwire's threads, in order, whenever a peer joins, leaves or is found dead by any member, from
+  // now on until this worker leaves or is destroyed.
   void on_peer_event(std::function<void(const PeerEvent&)> callback);
 
   static constexpr auto no_timeout = std::chrono::milliseconds::max();

@@ -32,6 +32,14 @@ void check(const WorkerOptions& options) {
   if (options.max_threads < 1) throw InvalidArgumentError("max_threads is 1 or more");
 }
 
+// A worker that comes back under its name keeps its rank.
+int rank_in_growing_group(net::MeetingPoint& meeting_point, const std::string& name) {
+  if (!name.empty())
+    if (const std::optional<net::Record> before = meeting_point.look_up(name); before && before->rank >= 0)
+      return before->rank;
+  return meeting_point.next_rank();
+}
+
 }  // namespace
 
 std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOptions options) {
@@ -40,7 +48,7 @@ std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOpt
   std::shared_ptr<WorkerCore> core(new WorkerCore);
   core->runtime_ = net::Runtime::of_process();
   auto meeting_point = std::make_shared<net::MeetingPoint>(open_store(options));
-  if (!options.rank) options.rank = meeting_point->next_rank();
+  if (!options.rank) options.rank = rank_in_growing_group(*meeting_point, options.name);
   if (options.name.empty()) options.name = fmt::format("worker{}", *options.rank);
   core->options_ = options;
   core->exchange_ = std::make_shared<Exchange>();
@@ -53,11 +61,7 @@ std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOpt
                               .trace = Trace::of(options.name, *options.rank, incarnation),
                               .max_threads = options.max_threads},
                              registry);
-  core->membership_ = std::make_shared<Membership>(meeting_point, core->runtime_);
-  core->exchange_->on_gone(
-      [weak = std::weak_ptr(core->membership_)](const net::Record& peer, GoneReason reason, const std::string&) {
-        if (std::shared_ptr<Membership> membership = weak.lock()) membership->peer_gone(peer, reason);
-      });
+  core->membership_ = Membership::make(meeting_point, core->runtime_, core->exchange_);
   if (options.world_size)
     core->leaving_ =
         Leaving::make(*options.rank, *options.world_size, core->exchange_, core->membership_, core->calls_);
@@ -119,8 +123,9 @@ void WorkerCore::wait_until_idle(std::chrono::steady_clock::time_point deadline)
 void WorkerCore::close() {
   if (net::process_exits()) return abandon("ends with its process");  // goodbye takes the threads, which have ended
   if (closed_.exchange(true)) return;
-  membership_->stop_watching();
-  if (!leaving_) membership_->say_left();
+  membership_->close();
+  // The members of a fixed group that leave together need not be told.
+  if (!leaving_ || !leaving_->ended()) membership_->say_left();
   calls_->fail_all(options_.name + " leaves the group");
   exchange_->close();
   const net::Threads::Blocked blocked;

@@ -15,7 +15,7 @@ test: build
 	@scripts/test build
 
 bench: build
-	@bench/run $(ROWS)
+	@bench/run $(if $(BESIDE),--beside '$(BESIDE)') $(if $(KEEP),--keep '$(KEEP)') '$(ROWS)'
 
 check:
 	@scripts/setup lint

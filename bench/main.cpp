@@ -21,6 +21,9 @@ int main(int argc, char** argv) {
     for (Row& row : reference_rows()) rows.push_back(std::move(row));
     for (Row& row : gradient_rows()) rows.push_back(std::move(row));
     for (Row& row : training_rows()) rows.push_back(std::move(row));
+    for (Row& row : pipeline_rows()) rows.push_back(std::move(row));
+  } else {
+    for (Row& row : pipeline_floor_rows()) rows.push_back(std::move(row));
   }
   if (wanted.erase("--list") > 0) {
     for (const Row& row : rows) std::printf("%s %s\n", row.name.c_str(), row.unit.c_str());

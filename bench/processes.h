@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/ones.h>
 
 #include "gradwire/gradwire.h"
@@ -42,6 +43,7 @@ struct GroupOfProcesses {
 
  private:
   static int serve(testing::Child& me) {
+    at::set_num_threads(1);  // several processes share the machine
     std::istringstream given(me.argument());
     int rank = 0;
     int size = 0;

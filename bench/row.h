@@ -23,6 +23,8 @@ std::vector<Row> group_rows();
 std::vector<Row> reference_rows();
 std::vector<Row> gradient_rows();
 std::vector<Row> training_rows();
+std::vector<Row> pipeline_rows();
+std::vector<Row> pipeline_floor_rows();
 
 inline double seconds_of(const std::function<void()>& body) {
   const auto start = std::chrono::steady_clock::now();

@@ -20,7 +20,7 @@ struct Layer : torch::nn::Module {
 constexpr Function<void(RRef<Layer>, int)> train{"train"};
 constexpr int inputs = 64, outputs = 10, batch = 32;
 
-// What bench/torch_training.py does with torch's own.
+// What bench/torch_rpc/training.py does with torch's own.
 void train_on(const RRef<Layer>& layer, int steps) {
   Worker& worker = Worker::current();
   optim::DistributedOptimizer<torch::optim::SGD> optimizer(nn::parameters(layer).get(), torch::optim::SGDOptions(1e-4),

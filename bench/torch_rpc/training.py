@@ -1,5 +1,5 @@
-#!/usr/bin/env python3
-"""The rows of training_rows.cpp on torch's own RPC: torch_training.py PORT ROW...  Prints "NAME VALUE UNIT"."""
+#!/ usr / bin / env python3
+"""The rows of training_rows.cpp on torch's own RPC: training.py PORT ROW...  Prints "NAME VALUE UNIT"."""
 import os, statistics, sys, time
 import torch
 import torch.distributed.autograd as dist_autograd

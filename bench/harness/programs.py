@@ -1,5 +1,5 @@
 """Where the programs of the bench are, and how they are run."""
-import os, pathlib, signal, socket, subprocess
+import os, pathlib, signal, socket, subprocess, tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = ROOT / "-".join(["build", *filter(None, [os.environ.get("GRADWIRE_TORCH")])])  # as scripts/build has it
@@ -27,18 +27,21 @@ def free_port():
 
 def figures_of(command):
     """The figures that a program prints, by row. What it started ends with it."""
-    command = [str(word) for word in command]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as program:
+    words = [str(word) for word in command]
+    # Files, not pipes: a process that the program left behind would hold a pipe open.
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        program = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True)
         try:
-            output, errors = program.communicate(timeout=LIMIT)
+            code = program.wait(LIMIT)
         except subprocess.TimeoutExpired:
-            raise Failed(f"{' '.join(command)} took longer than {LIMIT} s")
+            code = None
         finally:
-            if program.returncode != 0:
-                kill_group(program)
-    if program.returncode != 0:
-        raise Failed(f"{' '.join(command)} failed with exit code {program.returncode}:\n{output}{errors}")
-    return {words[0]: float(words[1]) for words in map(str.split, output.splitlines()) if len(words) == 3}
+            kill_group(program)
+        said, complained = (file.seek(0) or file.read() for file in (output, errors))
+    if code != 0:
+        how = f"took longer than {LIMIT} s" if code is None else f"failed with exit code {code}"
+        raise Failed(f"{' '.join(words)} {how}:\n{said}{complained}")
+    return {name: float(value) for name, value, _ in (line.split() for line in said.splitlines() if len(line.split()) == 3)}
 
 
 def kill_group(program):
@@ -46,6 +49,7 @@ def kill_group(program):
         os.killpg(program.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
+    program.wait()
 
 
 class BenchRows:

@@ -7,6 +7,15 @@
 #include "gradwire/autograd/pass.h"
 
 namespace gradwire::autograd {
+namespace {
+
+// Whether no other tensor sees this memory. torch's own accumulation asks only how many hold the tensor: then two
+// leaves whose gradients are views of one tensor share that memory, and the next pass adds to both of them twice.
+bool has_memory_of_its_own(const at::Tensor& gradient) {
+  return gradient.has_storage() && gradient.storage().use_count() == 1;
+}
+
+}  // namespace
 
 ContextState::ContextState(std::weak_ptr<Contexts> contexts, Id id, RecordPointer creator, Incarnation self)
     : contexts_(std::move(contexts)), id_(id), creator_(std::move(creator)), self_(self) {}
@@ -58,9 +67,10 @@ void ContextState::accumulate(torch::autograd::Node* accumulator, at::Tensor gra
     if (closed_) return;
     std::pair<at::Tensor, at::Tensor>& entry = gradients_[variable.unsafeGetTensorImpl()];
     entry.first = variable;
-    // One reference is ours; the hooks' is another.
+    // A first gradient is taken over if the reference of this function is the only one, and is copied otherwise.
+    const size_t most_references = has_memory_of_its_own(gradient) ? 1 : 0;
     torch::autograd::AccumulateGrad::accumulateGrad(
-        variable, entry.second, gradient, 1 + (has_post_hooks ? 1 : 0),
+        variable, entry.second, gradient, most_references,
         [&entry](at::Tensor&& updated) { entry.second = std::move(updated); });
   }
   for (const auto& hook : accumulator->post_hooks()) (*hook)({}, {for_hooks});

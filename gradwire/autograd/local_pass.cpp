@@ -109,10 +109,15 @@ class PassEngine final : public Engine {
 
 LocalPass::LocalPass(Pass& pass, Host host) : pass_(pass), host_(std::move(host)) {}
 
-LocalPass::~LocalPass() {
+LocalPass::~LocalPass() { forget_task(); }
+
+void LocalPass::forget_task() {
   if (!task_) return;
-  MutexLock lock(all_running().mutex);
-  all_running().passes.erase(static_cast<int>(task_->id_));
+  {
+    MutexLock lock(all_running().mutex);
+    all_running().passes.erase(static_cast<int>(task_->id_));
+  }
+  task_.reset();
 }
 
 LocalPass* LocalPass::running() {
@@ -156,6 +161,8 @@ void LocalPass::run(const edge_list& roots, const Tensors& gradients, Walk walk)
         "compiled autograd is on, and takes the place of the engine that passes over several workers need: switch it "
         "off "
         "(torch._dynamo.compiled_autograd) around Context::backward");
+  // The task's result holds every gradient a second time. A context takes over only what nobody else holds.
+  forget_task();
   // Users' hooks may take long, or wait for what others compute.
   if (std::ranges::any_of(walk.leaves(), has_hooks)) host_.flush();
   for (size_t i = 0; i < walk.leaves().size(); ++i)

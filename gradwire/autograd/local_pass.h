@@ -49,6 +49,7 @@ class LocalPass {
   class PumpNode;
   class ArrivalNode;
   void prepare(const std::shared_ptr<torch::autograd::GraphTask>& task);
+  void forget_task();
   void pump();
   Tensors unpack(ArrivedGradient gradient);
   void hand_over(ArrivedGradient gradient);

@@ -1,6 +1,7 @@
 #include <functional>
 
 #include <ATen/Functions.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "gradwire/wire/tensor.h"
@@ -134,6 +135,28 @@ TEST(SparseTensor, C21_OfCompressedRowsWithBrokenIndicesIsRefused) {
     EXPECT_THAT(text(1, 5, -1), HasSubstr("column -1 after 0 in row 1"));
     EXPECT_THAT(text(1, 7, 4), HasSubstr("column 4 after 2 in row 1 of 4 columns"));
     EXPECT_THAT(text(1, 5, 0), HasSubstr("column 0 after 0"));
+  }
+}
+
+TEST(SparseTensor, C21_OfCompressedRowsIsCheckedInEveryBatch) {
+  const at::Tensor one = at::ones({3, 4});
+  for (const auto& batches : {at::stack({one, one}), at::stack({one, one, one})}) {
+    const at::Tensor tensor = batches.to_sparse_csr();
+    const int64_t count = tensor.size(0);
+    for (int64_t batch = 0; batch < count; ++batch) {
+      SCOPED_TRACE(fmt::format("batch {} of {}", batch, count));
+      const int64_t first_start = batch * 4;
+      const int64_t first_column = batch * 12;
+      EXPECT_THAT(testing::thrown<MalformedError>(
+                      [&] { tampered<int64_t>(tensor, 0, [&](int64_t* start) { start[first_start] = 1; }); }),
+                  HasSubstr("row starts go from 1 to 12"));
+      EXPECT_THAT(testing::thrown<MalformedError>(
+                      [&] { tampered<int64_t>(tensor, 1, [&](int64_t* column) { column[first_column + 11] = 4; }); }),
+                  HasSubstr("column 4 after 2 in row 2 of 4 columns"));
+      EXPECT_THAT(testing::thrown<MalformedError>(
+                      [&] { tampered<int64_t>(tensor, 1, [&](int64_t* column) { column[first_column] = -1; }); }),
+                  HasSubstr("column -1 after -1 in row 0"));
+    }
   }
 }
 

@@ -104,12 +104,12 @@ Descriptor hold(const std::string& path) {
 }  // namespace
 
 const FolderKind& worker_folders() {
-  static const FolderKind kind{"gradwire-", {"s"}};
+  static const FolderKind kind{"gradwire-worker-", {"s"}};
   return kind;
 }
 
 const FolderKind& run_folders() {
-  static const FolderKind kind{"gradwire-run-", {"store", "secret"}};
+  static const FolderKind kind{"gradwire-group-", {"store", "secret"}};
   return kind;
 }
 

@@ -22,7 +22,8 @@ struct FolderKind {
   std::vector<std::string_view> files;
 };
 
-// The folder of a worker's socket, and that of one `gradwire run`.
+// The folder of a worker's socket, and that of one `gradwire run`. Releases before the lock used other names
+// (gradwire-, gradwire-run-), so that their folders are never taken for abandoned.
 const FolderKind& worker_folders();
 const FolderKind& run_folders();
 

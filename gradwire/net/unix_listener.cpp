@@ -117,7 +117,7 @@ void UnixListener::make_anew() {
   }
   const std::string removed = "gradwire: someone removed the worker's socket " + path_ + " while the worker runs";
   if (why.empty()) {
-    LOG(WARNING) << removed << "; it was made anew. Exclude gradwire-* from what cleans that folder";
+    LOG(WARNING) << removed << "; it was made anew. Exclude gradwire-worker-* from what cleans that folder";
   } else if (!failure_logged_) {
     LOG(WARNING) << removed << ", and it cannot be made anew (" << why
                  << "): workers that have no connection to this one cannot make any";

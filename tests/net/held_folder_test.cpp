@@ -50,18 +50,20 @@ TEST(HeldFolder, N4_IsRemovedByAnotherOnceNoProcessHoldsIt) {
 TEST(HeldFolder, N4_OnlyFoldersOfItsKindAreRemoved) {
   const Folder place;
   std::vector<std::string> kept = {
-      make(place, "gradwire-results"), make(place, "gradwire-run-Abc123"), make(place, "gradwire-Abc12"),
-      make(place, "other-Abc123"),     make(place, "gradwire-Abc12_"),     make(place, "gradwire-shared", 0755),
-      make(place, "gradwire-Abc124"),  make(place, "gradwire-Abc125"),
+      make(place, "gradwire-results"),       make(place, "gradwire-group-Abc123"),
+      make(place, "gradwire-Abc123"),        make(place, "gradwire-run-Abc123"),
+      make(place, "gradwire-worker-Abc12"),  make(place, "other-Abc123"),
+      make(place, "gradwire-worker-Abc12_"), make(place, "gradwire-worker-shared", 0755),
+      make(place, "gradwire-worker-Abc124"), make(place, "gradwire-worker-Abc125"),
   };
   // Named and owned like a worker's folder, and yet someone's own.
-  std::ofstream(kept[6] + "/checkpoint") << "weights";
-  ASSERT_EQ(::mkdir((kept[7] + "/s").c_str(), 0700), 0);
-  kept.push_back(make(place, "gradwire-Abc126", 0750));
-  const std::string removed = make(place, "gradwire-Abc123");
+  std::ofstream(kept[8] + "/checkpoint") << "weights";
+  ASSERT_EQ(::mkdir((kept[9] + "/s").c_str(), 0700), 0);
+  kept.push_back(make(place, "gradwire-worker-Abc126", 0750));
+  const std::string removed = make(place, "gradwire-worker-Abc123");
   sweep(place);
   for (const std::string& path : kept) EXPECT_TRUE(exists(path)) << path;
-  EXPECT_TRUE(exists(kept[6] + "/checkpoint"));
+  EXPECT_TRUE(exists(kept[8] + "/checkpoint"));
   EXPECT_FALSE(exists(removed));
 }
 
@@ -69,17 +71,17 @@ TEST(HeldFolder, N4_ALinkIsNotFollowed) {
   const Folder place;
   const std::string target = make(place, "target");
   std::ofstream(target + "/s") << "";
-  std::filesystem::create_directory_symlink(target, place / "gradwire-Abc123");
+  std::filesystem::create_directory_symlink(target, place / "gradwire-worker-Abc123");
   sweep(place);
-  EXPECT_FALSE(net::remove_abandoned_folder(worker_folders(), place / "gradwire-Abc123"));
+  EXPECT_FALSE(net::remove_abandoned_folder(worker_folders(), place / "gradwire-worker-Abc123"));
   EXPECT_TRUE(exists(target + "/s"));
-  EXPECT_TRUE(exists(place / "gradwire-Abc123"));
+  EXPECT_TRUE(exists(place / "gradwire-worker-Abc123"));
 }
 
 TEST(HeldFolder, N4_OfAnotherUserIsNotRemoved) {
   if (::geteuid() != 0) GTEST_SKIP() << "a file can be given to another user by root alone";
   const Folder place;
-  const std::string path = make(place, "gradwire-Abc123");
+  const std::string path = make(place, "gradwire-worker-Abc123");
   ASSERT_EQ(::chown(path.c_str(), 65534, 65534), 0);
   sweep(place);
   EXPECT_TRUE(exists(path));

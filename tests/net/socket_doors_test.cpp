@@ -123,28 +123,28 @@ TEST(SocketDoors, W3_NothingIsUnlinkedThroughALinkedFolder) {
   const std::string victim = place / "victim";
   ASSERT_EQ(::mkdir(victim.c_str(), 0700), 0);
   const std::string socket = dead_socket(victim);
-  std::filesystem::create_directory_symlink(victim, place / "gradwire-Abc123");
-  EXPECT_NE(dial(on_this_host(place / "gradwire-Abc123/s")).outcome, net::DialOutcome::connected);
+  std::filesystem::create_directory_symlink(victim, place / "gradwire-worker-Abc123");
+  EXPECT_NE(dial(on_this_host(place / "gradwire-worker-Abc123/s")).outcome, net::DialOutcome::connected);
   EXPECT_TRUE(std::filesystem::exists(socket));
 }
 
 TEST(SocketDoors, W3_OnlyAnAbandonedFolderOfThisUserAloneIsRemoved) {
   const Folder place;
-  for (const char* name : {"results", "gradwire-results", "gradwire-Abc123"}) {
+  for (const char* name : {"results", "gradwire-results", "gradwire-worker-Abc123"}) {
     ASSERT_EQ(::mkdir((place / name).c_str(), 0700), 0);
     dead_socket(place / name);
   }
   // A folder that others can enter is not dialled: the socket in it may be anyone's.
-  ASSERT_EQ(::chmod((place / "gradwire-Abc123").c_str(), 0711), 0);
-  EXPECT_EQ(dial(on_this_host(place / "gradwire-Abc123/s")).outcome, net::DialOutcome::failed);
-  EXPECT_TRUE(std::filesystem::exists(place / "gradwire-Abc123/s"));
+  ASSERT_EQ(::chmod((place / "gradwire-worker-Abc123").c_str(), 0711), 0);
+  EXPECT_EQ(dial(on_this_host(place / "gradwire-worker-Abc123/s")).outcome, net::DialOutcome::failed);
+  EXPECT_TRUE(std::filesystem::exists(place / "gradwire-worker-Abc123/s"));
   for (const char* name : {"results", "gradwire-results"}) {
     EXPECT_EQ(dial(on_this_host(place / name + "/s")).outcome, net::DialOutcome::refused) << name;
     EXPECT_TRUE(std::filesystem::exists(place / name + "/s")) << name;
   }
-  ASSERT_EQ(::chmod((place / "gradwire-Abc123").c_str(), 0700), 0);
-  EXPECT_EQ(dial(on_this_host(place / "gradwire-Abc123/s")).outcome, net::DialOutcome::refused);
-  EXPECT_FALSE(std::filesystem::exists(place / "gradwire-Abc123"));
+  ASSERT_EQ(::chmod((place / "gradwire-worker-Abc123").c_str(), 0700), 0);
+  EXPECT_EQ(dial(on_this_host(place / "gradwire-worker-Abc123/s")).outcome, net::DialOutcome::refused);
+  EXPECT_FALSE(std::filesystem::exists(place / "gradwire-worker-Abc123"));
 }
 
 TEST(SocketDoors, W3_TheFolderOfALivingWorkerStaysWhereItsSocketRefuses) {

@@ -203,7 +203,7 @@ TEST(Strangers, W3_HaveNothingUnlinkedByARecord) {
   }
   const Folder shared;
   ASSERT_EQ(::chmod(shared.path.c_str(), 01777), 0);
-  const std::string link = shared / "gradwire-Abc123";
+  const std::string link = shared / "gradwire-worker-Abc123";
   std::filesystem::create_directory_symlink(own.path, link);
   ASSERT_EQ(::lchown(link.c_str(), testing::stranger_id, testing::stranger_id), 0);
   for (const std::string& path : {link + "/s", victim}) {

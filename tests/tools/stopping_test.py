@@ -49,7 +49,7 @@ class Stopping(unittest.TestCase):
     def test_n4_workers_that_were_killed_leave_no_folder_under_the_launcher(self):
         process = self.start("-n", 2, STOPPING)
         self.hear(process, "serving", 2)
-        self.assertEqual(len([name for name in self.left() if not name.startswith("gradwire-run-")]), 2)
+        self.assertEqual(len([name for name in self.left() if not name.startswith("gradwire-group-")]), 2)
         workers = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
         self.assertEqual(len(workers), 2)
         for worker in workers:
@@ -68,10 +68,10 @@ class Stopping(unittest.TestCase):
             folder = os.open(self.folder / name, os.O_RDONLY)
             fcntl.flock(folder, fcntl.LOCK_EX)
             os.close(folder)
-        own = self.folder / "gradwire-run-result"  # a user's own: six letters, as the launcher's
+        own = self.folder / "gradwire-group-result"  # a user's own: six letters follow, as in the launcher's
         own.mkdir(0o700)
         (own / "weights").write_text("")
-        lives = self.folder / "gradwire-Abc123"
+        lives = self.folder / "gradwire-worker-Abc123"
         lives.mkdir(0o700)
         with socket.socket(socket.AF_UNIX) as served:
             served.bind(str(lives / "s"))
@@ -80,7 +80,7 @@ class Stopping(unittest.TestCase):
             again = self.start("-n", 1, "true")
             again.stdout.read()
             self.assertEqual(again.wait(LIMIT), 0)
-            self.assertEqual(self.left(), ["gradwire-Abc123", "gradwire-run-result"])
+            self.assertEqual(self.left(), ["gradwire-group-result", "gradwire-worker-Abc123"])
             self.assertTrue((lives / "s").exists())
             os.close(held)
 

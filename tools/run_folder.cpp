@@ -1,7 +1,6 @@
 #include "tools/run_folder.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/random.h>
 
 #include <array>
@@ -40,23 +39,30 @@ void remove(const std::string& path) {
   std::filesystem::remove_all(path, ignored);
 }
 
+net::HeldFolder make_folder() {
+  const std::string place = net::folder_places().front();
+  net::remove_abandoned_folders(net::run_folders(), place);
+  try {
+    return {net::run_folders(), place};
+  } catch (const std::system_error& error) {
+    throw std::runtime_error("no folder can be made in " + place + " (TMPDIR says where): " + error.code().message());
+  }
+}
+
 }  // namespace
 
-RunFolder::RunFolder() {
-  const char* given = std::getenv("TMPDIR");
-  const std::string parent = given != nullptr && *given != '\0' ? given : "/tmp";
-  // A worker may change its directory.
-  path_ = std::filesystem::absolute(parent) / "gradwire-run-XXXXXX";
-  if (::mkdtemp(path_.data()) == nullptr)
-    throw std::runtime_error("no folder can be made in " + parent + " (TMPDIR says where): " + std::strerror(errno));
+RunFolder::RunFolder() : folder_(make_folder()) {
   try {
     write_secret(secret());
   } catch (...) {
-    remove(path_);
+    remove(folder_.path());
     throw;
   }
 }
 
-RunFolder::~RunFolder() { remove(path_); }
+RunFolder::~RunFolder() {
+  remove(folder_.path());
+  for (const std::string& place : net::folder_places()) net::remove_abandoned_folders(net::worker_folders(), place);
+}
 
 }  // namespace gradwire::tools

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "gradwire/base/error.h"
+#include "gradwire/net/private_path.h"
 
 namespace gradwire::net {
 namespace {
@@ -73,7 +74,10 @@ StorePointer open_tcp_store(const std::string& host, uint16_t port, bool holds_i
   }
 }
 
-StorePointer open_file_store(const std::string& path) { return c10::make_intrusive<c10d::FileStore>(path, -1); }
+StorePointer open_file_store(const std::string& path) {
+  require_own_file(path, "the store (GRADWIRE_STORE)");
+  return c10::make_intrusive<c10d::FileStore>(path, -1);
+}
 
 void MeetingPoint::publish(const Record& record) {
   const std::vector<uint8_t> bytes = bytes_of(record);

@@ -13,6 +13,7 @@
 #include "gradwire/base/mutex.h"
 #include "gradwire/base/torch_compatibility.h"
 #include "gradwire/net/fork.h"
+#include "gradwire/net/held_folder.h"
 #include "gradwire/net/process_exit.h"
 #include "gradwire/net/spin.h"
 
@@ -98,6 +99,9 @@ Runtime::Runtime()
       segment_budget_(std::make_shared<SegmentBudget>(most_segment_bytes, most_segment_descriptors())) {
   require_same_torch(torch_version_at_build(), torch_version_loaded());
   threads_->start();
+  // What processes of this user that were killed left behind.
+  for (const std::string& place : folder_places())
+    for (const FolderKind* kind : {&worker_folders(), &run_folders()}) remove_abandoned_folders(*kind, place);
 }
 
 Runtime::~Runtime() {

@@ -22,7 +22,6 @@ class SocketLink : public Link, public Watcher, public std::enable_shared_from_t
   SocketLink(std::shared_ptr<Runtime> runtime, Descriptor socket, SocketKind kind)
       : runtime_(std::move(runtime)), socket_(std::move(socket)), kind_(kind) {
     close_when_forked(socket_.get());
-    fcntl(socket_.get(), F_SETFD, FD_CLOEXEC);
     fcntl(socket_.get(), F_SETFL, fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
     if (kind_ == SocketKind::tcp) {
       const int on = 1;

@@ -10,7 +10,7 @@ namespace gradwire::net {
 
 enum class SocketKind { unix_domain, tcp };
 
-// Takes the connected socket over and makes it non-blocking.
+// Takes over the connected socket, which was opened with SOCK_CLOEXEC, and makes it non-blocking.
 std::shared_ptr<Link> make_socket_link(std::shared_ptr<Runtime> runtime, Descriptor socket, SocketKind kind);
 
 }  // namespace gradwire::net

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "gradwire/base/error.h"
+#include "gradwire/net/private_path.h"
 
 namespace gradwire {
 namespace {
@@ -34,8 +35,10 @@ std::shared_ptr<Trace> Trace::of(const std::string& worker, int rank, Incarnatio
   if (folder == nullptr || *folder == 0) return nullptr;
   std::error_code ignored;
   std::filesystem::create_directories(folder, ignored);
+  net::require_safe_folder(folder, "the folder of traces (GRADWIRE_TRACE)");
   const std::string path = fmt::format("{}/{}-{:016x}.trace", folder, worker, static_cast<uint64_t>(incarnation));
-  std::FILE* file = std::fopen(path.c_str(), "we");
+  // x: a new file, through no link that someone else laid.
+  std::FILE* file = std::fopen(path.c_str(), "wxe");
   if (file == nullptr)
     throw InvalidArgumentError(
         fmt::format("cannot write the trace {}: {}; GRADWIRE_TRACE is a folder", path, std::strerror(errno)));

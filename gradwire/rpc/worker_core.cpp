@@ -7,7 +7,7 @@
 #include "gradwire/base/worker_name.h"
 #include "gradwire/net/meeting_point.h"
 #include "gradwire/net/process_exit.h"
-#include "gradwire/net/socket_transport.h"
+#include "gradwire/rpc/tcp_options.h"
 
 namespace gradwire {
 namespace {
@@ -45,6 +45,7 @@ int rank_in_growing_group(net::MeetingPoint& meeting_point, const std::string& n
 std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOptions options) {
   check(options);
   if (!options.name.empty()) check_worker_name(options.name);
+  const net::SocketOptions sockets = options.transport ? net::SocketOptions{} : socket_options(options);
   std::shared_ptr<WorkerCore> core(new WorkerCore);
   core->runtime_ = net::Runtime::of_process();
   auto meeting_point = std::make_shared<net::MeetingPoint>(open_store(options));
@@ -71,9 +72,7 @@ std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOpt
   core->view_ =
       std::unique_ptr<Worker>(new Worker(std::shared_ptr<WorkerCore>(std::shared_ptr<void>(), core.get()), false));
   const std::shared_ptr<net::Transport> transport =
-      options.transport
-          ? options.transport
-          : net::make_socket_transport(core->runtime_, {.tcp_host = options.tcp_host, .insecure = options.insecure});
+      options.transport ? options.transport : net::make_socket_transport(core->runtime_, sockets);
   core->endpoint_ =
       net::Endpoint::open({.loop = core->runtime_,
                            .transport = transport,

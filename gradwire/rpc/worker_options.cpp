@@ -87,6 +87,24 @@ void take_torchrun(WorkerOptions& options) {
         "restart{}", number(restarts, *text, 0, std::numeric_limits<int>::max(), "torchrun counts restarts in it"));
 }
 
+// How workers of other hosts reach this one; what it says is resolved when the worker joins (tcp_options.h).
+void take_tcp(WorkerOptions& options) {
+  options.tcp_host = variable("GRADWIRE_TCP_HOST").value_or("");
+  options.tcp_advertise = variable("GRADWIRE_TCP_ADVERTISE").value_or("");
+  if (const auto ports = variable("GRADWIRE_TCP_PORT")) {
+    const auto range = net::parse_port_range(*ports);
+    if (!range)
+      refuse("GRADWIRE_TCP_PORT", *ports,
+             "is no port and no range of ports: write 29600, or 29600-29699 for the first of these that is free");
+    options.tcp_port = *range;
+  }
+  if (const auto insecure = variable("GRADWIRE_INSECURE")) {
+    if (*insecure != "1" && *insecure != "0")
+      refuse("GRADWIRE_INSECURE", *insecure, "is neither 1 (plain TCP may be used) nor 0");
+    options.insecure = *insecure == "1";
+  }
+}
+
 }  // namespace
 
 WorkerOptions WorkerOptions::from_environment() {
@@ -101,6 +119,7 @@ WorkerOptions WorkerOptions::from_environment() {
     }
     options.name = *name;
   }
+  take_tcp(options);
   options.store_file = variable("GRADWIRE_STORE").value_or("");
   options.master_address = variable("MASTER_ADDR").value_or(options.master_address);
   if (const auto port = variable("MASTER_PORT"))

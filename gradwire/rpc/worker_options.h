@@ -14,6 +14,7 @@
 
 #include "gradwire/base/worker_name.h"
 #include "gradwire/net/meeting_point.h"
+#include "gradwire/net/tcp_address.h"
 #include "gradwire/net/transport.h"
 
 namespace gradwire {
@@ -35,9 +36,17 @@ struct WorkerOptions {
   // time.
   std::string store_prefix;
 
-  // Other hosts reach it at this address, by TCP; empty: only this host does, by Unix sockets. Plain TCP beyond
-  // loopback needs `insecure`: anyone who can reach it may call this worker then.
+  // Other hosts reach it by TCP at this address of its host: a numeric address, an interface's name, or `auto` (the
+  // address that routes to master_address, or that of the default route if master_address is loopback). Empty: only
+  // this host reaches it, by Unix sockets.
   std::string tcp_host;
+  // The ports to listen on: the first that is free is taken. {0, 0}: any free port.
+  net::PortRange tcp_port;
+  // HOST:PORT, where others reach it instead of where it listens (mapped ports, NAT); IPv6 in brackets. A name is
+  // resolved here, when the worker joins.
+  std::string tcp_advertise;
+  // TCP is plain so far and needs this, on loopback too: anyone who can reach the worker may call it. A worker without
+  // it neither listens on TCP nor dials it.
   bool insecure = false;
   // How it is reached, instead of sockets: a memory network, in tests.
   std::shared_ptr<net::Transport> transport;
@@ -52,6 +61,8 @@ struct WorkerOptions {
   //   RANK and WORLD_SIZE (`gradwire run`, torchrun, by hand), else OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE
   //   (mpirun), else SLURM_PROCID and SLURM_NTASKS (srun);
   //   GRADWIRE_NAME; GRADWIRE_STORE (a file), else MASTER_ADDR and MASTER_PORT;
+  //   GRADWIRE_TCP_HOST, GRADWIRE_TCP_PORT (a port or a range, 29600-29699), GRADWIRE_TCP_ADVERTISE;
+  //   GRADWIRE_INSECURE (1 or 0);
   //   TORCHELASTIC_USE_AGENT_STORE and TORCHELASTIC_RESTART_COUNT (torchrun).
   // Throws InvalidArgumentError, which names the variable, its value and the cure. No launcher is an error too: a
   // worker alone is RANK=0 WORLD_SIZE=1; a growing group is asked for by the program, not by the environment.

@@ -71,7 +71,8 @@ std::set<int> open_descriptors() {
 
 TEST(Sockets, DoNotReachAProgramThatThisOneStarts) {
   const std::set<int> before = open_descriptors();
-  SocketEnd a("a", {}, {.tcp_host = "127.0.0.1"}), b("b"), c("c", {}, {.unix_domain = false, .tcp_host = "127.0.0.1"});
+  SocketEnd a("a", {}, {.tcp_host = "127.0.0.1", .insecure = true}), b("b"),
+      c("c", {}, {.unix_domain = false, .tcp_host = "127.0.0.1", .insecure = true});
   for (SocketEnd* to : {&b, &c}) a.session(to->record())->send({.type = net::MessageType{16}}, net::Admission::always);
   ASSERT_TRUE(wait_until([&] { return b.handler->count() == 1 && c.handler->count() == 1; }));
   std::vector<std::string> kept;

@@ -22,13 +22,14 @@ namespace gradwire::testing {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr auto plain = net::MessageType{16};
 constexpr auto echo = net::MessageType{17};
 
-net::SocketOptions tcp_only() { return {.unix_domain = false, .tcp_host = "127.0.0.1"}; }
+net::SocketOptions tcp_only() { return {.unix_domain = false, .tcp_host = "127.0.0.1", .insecure = true}; }
 
 void exchange(SocketEnd& a, SocketEnd& b) {
   for (int i = 0; i < 1000; ++i)
@@ -77,15 +78,17 @@ TEST(Sockets, ADialUnderWayDoesNotKeepTheRuntime) {
   EXPECT_TRUE(wait_until([&] { return runtime.expired(); }));
 }
 
-TEST(Sockets, RefusePlainTcpBeyondLoopbackUnlessAskedForByName) {
+TEST(Sockets, TakeAsTheirTcpHostOnlyANumericAddressOfThisHost) {
   const auto runtime = net::Runtime::of_process();
   const auto refusal = [&](const net::SocketOptions& options) {
     return thrown<InvalidArgumentError>([&] { net::make_socket_transport(runtime, options); });
   };
-  EXPECT_THAT(refusal({.tcp_host = "192.0.2.7"}), HasSubstr("option `insecure`"));
   EXPECT_EQ(refusal({.tcp_host = "192.0.2.7", .insecure = true}), "(nothing)");
+  EXPECT_EQ(refusal({.tcp_host = "0.0.0.0", .tcp_advertise = "192.0.2.7:29600", .insecure = true}), "(nothing)");
   for (const char* host : {"0.0.0.0", "::", "localhost"})
-    EXPECT_THAT(refusal({.tcp_host = host, .insecure = true}), HasSubstr("numeric address of this host")) << host;
+    EXPECT_THAT(refusal({.tcp_host = host, .insecure = true}), HasSubstr("GRADWIRE_TCP_HOST")) << host;
+  EXPECT_THAT(thrown<InvalidArgumentError>([] { SocketEnd("a", {}, {.tcp_host = "203.0.113.77", .insecure = true}); }),
+              AllOf(HasSubstr("203.0.113.77"), HasSubstr("GRADWIRE_TCP_HOST")));
 }
 
 TEST(Sockets, LieInAFolderOnlyTheUserCanEnterAndLeaveNothingBehind) {

@@ -147,6 +147,33 @@ TEST(WorkerOptions, RefuseWhatIsNoNumberOrOutOfRangeAndSayTheVariableItsValueAnd
               AllOf(HasSubstr("GRADWIRE_NAME"), HasSubstr("\"a b\" is wrong at character 2")));
 }
 
+TEST(WorkerOptions, TakeWhatAJobOverSeveralHostsNeedsFromTheEnvironment) {
+  const auto of = [](Variables more) {
+    more.insert({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
+    return more;
+  };
+  const WorkerOptions none = options_of(of({}));
+  EXPECT_TRUE(none.tcp_host.empty() && none.tcp_advertise.empty() && none.tcp_port == net::PortRange{});
+  EXPECT_FALSE(none.insecure);
+  const WorkerOptions all = options_of(of({{"GRADWIRE_TCP_HOST", "eth0"},
+                                           {"GRADWIRE_TCP_PORT", "29600-29699"},
+                                           {"GRADWIRE_TCP_ADVERTISE", "node7:30000"},
+                                           {"GRADWIRE_INSECURE", "1"}}));
+  EXPECT_EQ(all.tcp_host, "eth0");
+  EXPECT_EQ(all.tcp_port, (net::PortRange{29600, 29699}));
+  EXPECT_EQ(all.tcp_advertise, "node7:30000");
+  EXPECT_TRUE(all.insecure);
+  EXPECT_EQ(options_of(of({{"GRADWIRE_TCP_PORT", "29600"}})).tcp_port, (net::PortRange{29600, 29600}));
+  EXPECT_FALSE(options_of(of({{"GRADWIRE_INSECURE", "0"}})).insecure);
+  EXPECT_FALSE(options_of(of({{"GRADWIRE_INSECURE", ""}})).insecure);
+  for (const char* ports : {"0", "http", "29600-", "29699-29600", "65536"})
+    EXPECT_THAT(error_of(of({{"GRADWIRE_TCP_PORT", ports}})),
+                HasSubstr(std::string("GRADWIRE_TCP_PORT=\"") + ports + "\""));
+  for (const char* insecure : {"yes", "true", "2"})
+    EXPECT_THAT(error_of(of({{"GRADWIRE_INSECURE", insecure}})),
+                HasSubstr(std::string("GRADWIRE_INSECURE=\"") + insecure + "\""));
+}
+
 TEST(WorkerOptions, PutTheirPrefixBeforeTheKeysOfTheStoreThatTheProgramGave) {
   WorkerOptions options;
   options.store = c10::make_intrusive<c10d::HashStore>();

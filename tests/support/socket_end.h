@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <thread>
 
+#include <fmt/format.h>
+
 #include "gradwire/net/endpoint.h"
 #include "gradwire/net/meeting_point.h"
 #include "gradwire/net/socket_transport.h"

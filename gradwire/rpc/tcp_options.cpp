@@ -1,0 +1,118 @@
+#include "gradwire/rpc/tcp_options.h"
+
+#include <algorithm>
+#include <thread>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "gradwire/base/error.h"
+#include "gradwire/net/host_addresses.h"
+
+namespace gradwire {
+namespace {
+
+constexpr auto between_lookups = std::chrono::milliseconds(200);
+
+bool is_link_local(const std::string& address) { return address.find('%') != std::string::npos; }
+
+// A name may come to be while its pods start: it is looked up until join_timeout ends.
+std::vector<std::string> resolve_master_address(const WorkerOptions& options) {
+  const auto deadline = std::chrono::steady_clock::now() + options.join_timeout;
+  for (;;) {
+    std::vector<std::string> addresses = net::resolve(options.master_address);
+    if (!addresses.empty()) return addresses;
+    if (std::chrono::steady_clock::now() + between_lookups > deadline)
+      throw TimeoutError(
+          fmt::format("MASTER_ADDR (master_address) is {}, which did not resolve within {} ms: GRADWIRE_TCP_HOST=auto "
+                      "(tcp_host) needs its address to choose the one that routes there. Correct the name, or give "
+                      "GRADWIRE_TCP_HOST an address or an interface",
+                      options.master_address, options.join_timeout.count()));
+    std::this_thread::sleep_for(between_lookups);
+  }
+}
+
+std::string automatic_host(const WorkerOptions& options) {
+  for (const std::string& address : resolve_master_address(options)) {
+    if (net::is_loopback(address) || net::is_unspecified(address)) continue;
+    if (const auto own = net::address_that_routes_to(address); own && !net::is_loopback(*own)) return *own;
+  }
+  if (const auto own = net::address_of_default_route()) return *own;
+  throw InvalidArgumentError(
+      fmt::format("GRADWIRE_TCP_HOST=auto (tcp_host): this host has no route to MASTER_ADDR={} that is not loopback, "
+                  "and no default route: give GRADWIRE_TCP_HOST an address or an interface",
+                  options.master_address));
+}
+
+std::string tcp_host(const WorkerOptions& options) {
+  if (options.tcp_host == "auto") return automatic_host(options);
+  if (const auto address = net::parse_address(options.tcp_host)) return *address;
+  std::vector<std::string> known;
+  std::optional<std::string> found;
+  for (const net::InterfaceAddress& own : net::interface_addresses()) {
+    if (!own.up || is_link_local(own.address)) continue;
+    if (own.interface == options.tcp_host && !found) found = own.address;
+    known.push_back(fmt::format("{} ({})", own.interface, own.address));
+  }
+  if (found) return *found;
+  throw InvalidArgumentError(
+      fmt::format("GRADWIRE_TCP_HOST (tcp_host) is \"{}\": it has to be a numeric address of this host, an interface "
+                  "that is up and has one, or auto. This host has {}",
+                  options.tcp_host, fmt::join(known, ", ")));
+}
+
+// Where others reach the worker, with a number for the name: who dials looks nothing up.
+std::string tcp_advertise(const WorkerOptions& options, const std::string& listens_at) {
+  const auto refuse = [&](const std::string& why) -> InvalidArgumentError {
+    return InvalidArgumentError(
+        fmt::format("GRADWIRE_TCP_ADVERTISE (tcp_advertise) is \"{}\", {}", options.tcp_advertise, why));
+  };
+  const auto given = net::split_tcp_address(options.tcp_advertise);
+  if (!given) throw refuse("which is not HOST:PORT, such as 192.0.2.7:29600, [fd00::7]:29600 or node7:29600");
+  if (const auto number = net::parse_address(given->host)) return to_string(net::TcpAddress{*number, given->port});
+  const std::vector<std::string> addresses = net::resolve(given->host);
+  if (addresses.empty()) throw refuse("and this name does not resolve on this host: correct it, or give its address");
+  const auto outside = std::find_if(addresses.begin(), addresses.end(),
+                                    [](const std::string& address) { return !net::is_loopback(address); });
+  if (outside != addresses.end()) return to_string(net::TcpAddress{*outside, given->port});
+  // Debian's /etc/hosts has the own name at 127.0.1.1: others would dial themselves.
+  if (!net::is_loopback(listens_at))
+    throw refuse("and on this host that name is the loopback address " + addresses.front() +
+                 ": give the address at which the others reach it");
+  return to_string(net::TcpAddress{addresses.front(), given->port});
+}
+
+// Whether the group meets on another host. A name that does not resolve is left to the store, which waits for it.
+bool meets_elsewhere(const WorkerOptions& options) {
+  if (options.store || !options.store_file.empty()) return false;
+  const std::vector<std::string> addresses = net::resolve(options.master_address);
+  return !addresses.empty() && !net::any_belongs_to_this_host(addresses);
+}
+
+}  // namespace
+
+net::SocketOptions socket_options(const WorkerOptions& options) {
+  net::SocketOptions sockets{.tcp_port = options.tcp_port, .insecure = options.insecure};
+  if (options.tcp_host.empty()) {
+    if (meets_elsewhere(options))
+      throw InvalidArgumentError(fmt::format(
+          "MASTER_ADDR (master_address) is {}, another host, whose workers cannot reach this one: set "
+          "GRADWIRE_TCP_HOST=auto (tcp_host; or an address of this host, or an interface) and GRADWIRE_INSECURE=1 "
+          "(insecure; TCP is not encrypted yet) at every worker. If all workers run on this host, set "
+          "MASTER_ADDR=127.0.0.1",
+          options.master_address));
+    sockets.tcp_advertise = options.tcp_advertise;  // refused, with a reason, where there is no tcp_host
+    return sockets;
+  }
+  if (!options.insecure)
+    throw InvalidArgumentError(
+        fmt::format("GRADWIRE_TCP_HOST (tcp_host) is {}, and plain TCP lets anyone in who can reach it, on loopback "
+                    "every user of this host: set GRADWIRE_INSECURE=1 (insecure) to allow that, or take "
+                    "GRADWIRE_TCP_HOST away, for Unix sockets alone",
+                    options.tcp_host));
+  sockets.tcp_host = tcp_host(options);
+  if (!options.tcp_advertise.empty()) sockets.tcp_advertise = tcp_advertise(options, sockets.tcp_host);
+  return sockets;
+}
+
+}  // namespace gradwire

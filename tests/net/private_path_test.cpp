@@ -1,0 +1,76 @@
+// Files that another user could have made or could replace are refused.
+#include "gradwire/net/private_path.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
+
+#include "gradwire/base/error.h"
+#include "gradwire/net/meeting_point.h"
+
+#include "tests/support/socket_end.h"
+#include "tests/support/thrown.h"
+
+namespace gradwire::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string refusal(const std::string& path) {
+  return thrown<InvalidArgumentError>([&] { net::open_file_store(path); });
+}
+
+TEST(PrivatePath, W17_AStoreInAFolderThatOthersMayWriteToIsRefused) {
+  const Folder folder;
+  const std::string path = folder / "store";
+  ASSERT_EQ(::chmod(folder.path.c_str(), 0777), 0);
+  EXPECT_THAT(refusal(path), AllOf(HasSubstr(path), HasSubstr("GRADWIRE_STORE")));
+  ASSERT_EQ(::chmod(folder.path.c_str(), 01777), 0);
+  EXPECT_EQ(refusal(path), "(nothing)") << "the sticky bit: as /tmp";
+  ASSERT_EQ(::chmod(folder.path.c_str(), 0755), 0);
+  EXPECT_EQ(refusal(path), "(nothing)");
+}
+
+TEST(PrivatePath, W17_AStoreThatOthersMayWriteToIsRefused) {
+  const Folder folder;
+  const std::string path = folder / "store";
+  EXPECT_EQ(refusal(path), "(nothing)");
+  struct stat about{};
+  ASSERT_EQ(::stat(path.c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 0777U, 0600U) << "a new one is for this user alone";
+  ASSERT_EQ(::chmod(path.c_str(), 0666), 0);
+  EXPECT_THAT(refusal(path), AllOf(HasSubstr(path), HasSubstr("GRADWIRE_STORE")));
+}
+
+TEST(PrivatePath, W17_AStoreThroughALinkInAFolderThatOthersMayWriteToIsRefused) {
+  const Folder own;
+  const Folder shared;
+  EXPECT_EQ(refusal(own / "store"), "(nothing)");
+  std::filesystem::create_symlink(own / "store", shared / "link");
+  EXPECT_EQ(refusal(shared / "link"), "(nothing)");
+  ASSERT_EQ(::chmod(shared.path.c_str(), 0777), 0);
+  EXPECT_THAT(refusal(shared / "link"), HasSubstr(shared.path));
+}
+
+TEST(PrivatePath, W17_AStoreOfAnotherUserIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "a file can be given to another user by root alone";
+  const Folder folder;
+  const std::string path = folder / "store";
+  EXPECT_EQ(refusal(path), "(nothing)");
+  ASSERT_EQ(::chown(path.c_str(), 65534, 65534), 0);
+  EXPECT_THAT(refusal(path), AllOf(HasSubstr(path), HasSubstr("uid 65534")));
+}
+
+TEST(PrivatePath, W17_AMissingFolderIsNamed) {
+  const Folder folder;
+  EXPECT_THAT(refusal(folder / "none/store"), HasSubstr(folder / "none/store"));
+  EXPECT_THAT(thrown<InvalidArgumentError>([&] { net::require_safe_folder(folder / "none", "GRADWIRE_TRACE"); }),
+              AllOf(HasSubstr(folder / "none"), HasSubstr("GRADWIRE_TRACE")));
+}
+
+}  // namespace
+}  // namespace gradwire::testing

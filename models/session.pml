@@ -63,7 +63,8 @@ byte verdict[2];                /* L8: what s holds of the other incarnation, fo
 byte announced[2];
 bool gone[2];                   /* process s has ended and its address refuses */
 
-byte breaks = BREAKS, early_timers = EARLY_TIMERS, suspicions = SUSPICIONS, crashes = CRASHES;
+byte breaks = BREAKS, early_timers = EARLY_TIMERS, suspicions = SUSPICIONS, crashes = CRASHES, forgeries = FORGERIES;
+bool turned_away;               /* a side has answered a Hello that cannot be true */
 byte disturbances;              /* breaks, early timers and deaths so far */
 byte dials;                     /* since the last of them */
 bool violence;                  /* someone was suspected, crashed or lost patience */
@@ -75,6 +76,7 @@ bool old_end[2];
 /* Scratch, without meaning between two steps. */
 hidden mtype:frame kind;
 hidden byte slot, number, cargo, descriptor, attempt, hello_rank, hello_last, hello_bulk, hello_segment;
+hidden byte cannot_be;
 
 #define lives(s) (verdict[s] == ALIVE && !gone[s])
 
@@ -297,8 +299,8 @@ inline lose_patience(s) {
    under way, so it need not be offered at other times. */
 inline calm_down() {
   d_step {
-    breaks + early_timers + suspicions + crashes + lost_descriptors > 0 && nothing_under_way ->
-    breaks = 0; early_timers = 0; suspicions = 0; crashes = 0; lost_descriptors = 0
+    breaks + early_timers + suspicions + crashes + lost_descriptors + forgeries > 0 && nothing_under_way ->
+    breaks = 0; early_timers = 0; suspicions = 0; crashes = 0; lost_descriptors = 0; forgeries = 0
   }
 }
 
@@ -380,6 +382,10 @@ end:
   :: break_link(link, true, false, false, false) :: break_link(link, false, true, false, false) \
   :: break_link(link, true, false, false, true)  :: break_link(link, false, true, false, true)
   ON_EACH_LINK(BREAK_ONE_WAY)
+#endif
+#if FORGERIES
+  :: forge_hello(0, FORGED, 0) :: forge_hello(0, handled[1], FORGED)
+  :: forge_hello(1, FORGED, 0) :: forge_hello(1, handled[0], FORGED)
 #endif
   :: calm_down()
   od

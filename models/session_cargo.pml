@@ -35,6 +35,13 @@ inline sample_bulk(s) {
   when(BULK && s == TAKER && !MUTANT_REFUSAL_LOST_AT_ADOPTION, bulk_finished_due = false)
 }
 
+/* A bulk is under way, and the taker has not all of it, nor more than was written. */
+inline check_bulk(s) {
+  cannot_be = (cannot_be ||
+               (hello_bulk > 0 && !(BULK && s == GIVER && bulk_begun && !bulk_released && hello_last >= BULK_NUMBER &&
+                                    hello_bulk - 1 < CHUNKS && hello_bulk - 1 <= bulk_written)))
+}
+
 inline resume_bulk(s) {
   if
   :: s == TAKER -> when(MUTANT_REFUSAL_LOST_AT_ADOPTION, bulk_finished_due = false)

@@ -158,10 +158,38 @@ inline find_address_refusing(s) {
                                                  (dialling[s] != NO_LINK && hello_rank <= link_rank[dialling[s]]) : \
                                                  hello_rank <= top[s])
 
+/* A stranger's numbers: no honest side says them. */
+#define FORGED 200
+
+/* L6, L7: what this Hello says was handled and has come was never written, or was acknowledged already. */
+inline check_numbers(s) {
+  cannot_be = (hello_last < acknowledged[s] || hello_last > written[s]);
+  check_bulk(s)
+}
+
+/* A Hello in a connection of a stranger's, who does not wait for the answer. Its rank is that of the peer's next. */
+inline forge_hello(s, last, bulk) {
+  d_step {
+    forgeries > 0 && !gone[s] && (BULK || (bulk) != FORGED) ->
+    forgeries--;
+    slot = 0;
+    do
+    :: slot < LINKS && (end_at(0, slot) != CLOSED || end_at(1, slot) != CLOSED) -> slot++
+    :: else -> break
+    od;
+    claim(Model, slot < LINKS);
+    printf("a stranger dials side %d on link %d\n", s, slot);
+    link_rank[slot] = rank_of(attempt_of(top[s]) + 1, 1 - s);
+    end_at(s, slot) = KNOCKING;
+    from(1 - s, slot)!Hello, link_rank[slot], last, bulk, 0
+  }
+}
+
 inline accept(s, link) {
   d_step {
     end_at(s, link) == KNOCKING && nempty(towards(s, link)) && half_adopted[s] == NO_LINK ->
     towards(s, link)?kind, hello_rank, hello_last, hello_bulk, hello_segment;
+    check_numbers(s);
     if
     :: fences(s) ->
        printf("side %d answers link %d: Fenced\n", s, link);
@@ -173,6 +201,15 @@ inline accept(s, link) {
        claim(L3, !works(link) || current[s] == NO_LINK || works(current[s]));
        unless_mutant(NO_REFUSED, write(s, link, Refused, attempt_of(top[s]), 0, 0, 0));
        close_end(s, link)
+    :: !fences(s) && !too_low(s) && !MUTANT_FORGERY_BELIEVED && cannot_be ->
+       printf("side %d answers link %d: Fenced, because its Hello cannot be true\n", s, link);
+       claim(L6, hello_last == FORGED || hello_bulk == FORGED);            /* an honest one can */
+       when(MUTANT_FORGERY_RAISES_TOP, raise_top(s, hello_rank));
+       when(MUTANT_CHECK_AFTER_STOP, stop_current(s); stop_dialling(s));
+       when(MUTANT_FORGERY_ENDS_SESSION, declare(s, DIED));
+       write(s, link, Fenced, 0, 0, 0, 0);
+       close_end(s, link);
+       turned_away = true
     :: else ->
        when(hello_rank > top[s], raise_top(s, hello_rank));
        if
@@ -219,6 +256,8 @@ inline read_answer(s) {
        dialling[s] = NO_LINK;
        when(MUTANT_DIAL_BEFORE_STOP || MUTANT_DIAL_OUTLIVES_ADOPTION, stop_current(s));
        claim(L2, current[s] == NO_LINK);
+       check_numbers(s);
+       claim(L6, !cannot_be);
        resume(s, slot)
     :: kind == Refused ->
        printf("side %d has the answer on link %d: Refused{%d}\n", s, slot, attempt);

@@ -26,8 +26,11 @@
 #ifndef EARLY_TIMERS /* timers that run out too early; all others only when nothing else can happen */
 #define EARLY_TIMERS 0
 #endif
+#ifndef FORGERIES /* times that a stranger dials with a Hello that cannot be true */
+#define FORGERIES 0
+#endif
 #ifndef LINKS /* links that exist at once, dying ones included; 2 to 6 */
-#define LINKS (2 + BREAKS + EARLY_TIMERS)
+#define LINKS (2 + BREAKS + EARLY_TIMERS + FORGERIES)
 #endif
 #ifndef SUSPICIONS /* times that a side declares a living peer dead */
 #define SUSPICIONS 0
@@ -82,6 +85,18 @@
 #endif
 #ifndef MUTANT_NO_FENCED /* L3: a dial from a dead peer is closed without a word */
 #define MUTANT_NO_FENCED 0
+#endif
+#ifndef MUTANT_CHECK_AFTER_STOP /* L3: the link is stopped first, and then Hello's numbers are looked at */
+#define MUTANT_CHECK_AFTER_STOP 0
+#endif
+#ifndef MUTANT_FORGERY_RAISES_TOP /* L3: top is raised by a Hello that cannot be true */
+#define MUTANT_FORGERY_RAISES_TOP 0
+#endif
+#ifndef MUTANT_FORGERY_ENDS_SESSION /* L3: a Hello that cannot be true ends the session */
+#define MUTANT_FORGERY_ENDS_SESSION 0
+#endif
+#ifndef MUTANT_FORGERY_BELIEVED /* L6, L7: Hello's numbers are not looked at */
+#define MUTANT_FORGERY_BELIEVED 0
 #endif
 #ifndef MUTANT_CHECK_THEN_ADOPT /* L3: the rank is checked in one step, the link adopted in another */
 #define MUTANT_CHECK_THEN_ADOPT 0

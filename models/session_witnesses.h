@@ -19,6 +19,11 @@
 #ifdef WITNESS_ONE_WAY /* a link that both sides have carries one direction only */
 #define WITNESS (current[0] != NO_LINK && current[0] == current[1] && silent(0) && !silent(1) && handled[1] == 1)
 #endif
+#ifdef WITNESS_FORGERY_ON_A_HEALTHY_LINK /* a stranger is turned away, and the link of before carries a message */
+#define WITNESS                                                                                           \
+  (turned_away && disturbances == 0 && dials == 1 && current[0] != NO_LINK && current[0] == current[1] && \
+   acknowledged[0] == MESSAGES && forgeries == 0)
+#endif
 #ifdef WITNESS_HANDLED_UNKNOWN /* no link, and a message was handled that its sender thinks may be lost */
 #define WITNESS (current[0] == NO_LINK && current[1] == NO_LINK && handled[1] > acknowledged[0])
 #endif

@@ -13,7 +13,10 @@ namespace gradwire::net {
 // One thread at a time: guarded by the order lock of the session that has it, or by the loop before one has.
 class Channel {
  public:
-  explicit Channel(std::shared_ptr<Link> link) : link_(std::move(link)), buffer_(64 * 1024) {}
+  explicit Channel(std::shared_ptr<Link> link, size_t largest_payload = largest_frame_payload)
+      : link_(std::move(link)), largest_payload_(largest_payload) {}
+  // A frame with more is malformed, and not more is buffered. Small until the other side has said who it is.
+  void set_largest_payload(size_t bytes) { largest_payload_ = bytes; }
 
   Link& link() const { return *link_; }
   const std::shared_ptr<Link>& shared_link() const { return link_; }
@@ -38,13 +41,21 @@ class Channel {
   Event next();
   // Null: the bytes are dropped.
   void place_chunk(char* destination);
+  // What was read and has not come out of `next`; valid until the next `fill`.
+  std::string_view unread() const { return {buffer_.get() + begin_, buffered()}; }
+  // Of the buffer.
+  size_t capacity() const { return capacity_; }
 
  private:
   size_t buffered() const { return end_ - begin_; }
+  size_t usual_capacity() const;
   void make_room();
+  void resize(size_t capacity);
 
   const std::shared_ptr<Link> link_;
-  std::vector<char> buffer_;
+  size_t largest_payload_;
+  std::unique_ptr<char[]> buffer_;
+  size_t capacity_ = 0;
   size_t begin_ = 0;
   size_t end_ = 0;
   std::vector<Descriptor> descriptors_;

@@ -8,22 +8,6 @@
 
 namespace gradwire::net {
 
-struct Endpoint::Greeting {
-  explicit Greeting(std::shared_ptr<Link> link) : channel(std::make_shared<Channel>(std::move(link))) {}
-  std::shared_ptr<Channel> channel;
-  bool over = false;
-
-  void answer(std::string frame) {
-    const iovec buffer{frame.data(), frame.size()};
-    channel->link().write({&buffer, 1}, {});
-    close();
-  }
-  void close() {
-    over = true;
-    channel->link().close();
-  }
-};
-
 struct Endpoint::Farewell : std::enable_shared_from_this<Farewell> {
   Farewell(Time until, std::function<void()> then) : deadline(until), left(std::move(then)) {}
   const Time deadline;  // for latecomers too: they do not put the end off
@@ -46,11 +30,32 @@ struct Endpoint::Farewell : std::enable_shared_from_this<Farewell> {
 
 std::shared_ptr<Endpoint> Endpoint::open(SessionPlace place, Record identity, SessionOptions options) {
   if (!place.blocks) place.blocks = std::make_shared<Blocks>(place.loop, place.budget);
+  if (!place.logs) place.logs = std::make_shared<SessionLogs>();
   std::shared_ptr<Endpoint> endpoint(new Endpoint(std::move(place), std::move(identity), options));
+  const std::weak_ptr<Endpoint> weak = endpoint;
+  endpoint->place_.forget = [weak](const Record& peer, const PeerGoneError& error) {
+    if (const std::shared_ptr<Endpoint> self = weak.lock()) self->forget(peer, error);
+  };
+  endpoint->greeter_ = std::make_shared<Greeter>(Greeter::Place{
+      .loop = endpoint->place_.loop,
+      .name = endpoint->record_.name,
+      .limit = options.peer_timeout / 8,
+      .refusal = [weak](const Hello& fixed_part, size_t list_bytes) -> std::optional<std::string> {
+        const std::shared_ptr<Endpoint> self = weak.lock();
+        return self ? self->refusal(fixed_part, list_bytes) : "";
+      },
+      .welcome =
+          [weak](const std::shared_ptr<Channel>& channel, const Hello& hello) {
+            if (const std::shared_ptr<Endpoint> self = weak.lock())
+              self->introduce(channel, hello);
+            else
+              channel->link().close();
+          },
+  });
   endpoint->place_.transport->listen(endpoint->record_,
-                                     [weak = endpoint->weak_from_this()](std::shared_ptr<Link> link) {
-                                       if (std::shared_ptr<Endpoint> self = weak.lock())
-                                         self->accepted(std::move(link));
+                                     [greeter = std::weak_ptr(endpoint->greeter_)](std::shared_ptr<Link> link) {
+                                       if (const std::shared_ptr<Greeter> self = greeter.lock())
+                                         self->accept(std::move(link));
                                        else
                                          link->close();
                                      });
@@ -59,73 +64,44 @@ std::shared_ptr<Endpoint> Endpoint::open(SessionPlace place, Record identity, Se
 
 Endpoint::~Endpoint() { close(); }
 
-void Endpoint::accepted(std::shared_ptr<Link> link) {
-  auto greeting = std::make_shared<Greeting>(std::move(link));
-  greetings_.insert(greeting);
-  greeting->channel->link().watch(
-      [weak = weak_from_this(), waiting = std::weak_ptr(greeting)] {
-        std::shared_ptr<Endpoint> self = weak.lock();
-        std::shared_ptr<Greeting> heard = waiting.lock();
-        if (self && heard) self->greet(heard);
-      },
-      [] {});
-  greeting->channel->link().want_readable(true);
-  place_.loop->after(options_.peer_timeout / 8, [weak = weak_from_this(), waiting = std::weak_ptr(greeting)] {
-    std::shared_ptr<Endpoint> self = weak.lock();
-    std::shared_ptr<Greeting> late = waiting.lock();
-    if (!self || !late || late->over) return;
-    late->close();  // L4
-    self->greetings_.erase(late);
-  });
-}
-
-void Endpoint::greet(const std::shared_ptr<Greeting>& greeting) {
-  if (greeting->over) return;
-  const Transfer transfer = greeting->channel->fill();
-  try {
-    const Channel::Event event = greeting->channel->next();
-    if (event.kind == Channel::EventKind::frame) {
-      if (event.header.kind != FrameKind::hello)
-        throw wire::MalformedError("connection that does not begin with Hello");
-      greeting->over = true;
-      greetings_.erase(greeting);
-      greeting->channel->link().want_readable(false);
-      // In a turn of its own: the session sets its own callbacks on the link, and this is one of the old.
-      place_.loop->post([weak = weak_from_this(), greeting, hello = decode_hello(event.payload)] {
-        if (std::shared_ptr<Endpoint> self = weak.lock())
-          self->introduce(greeting, hello);
-        else
-          greeting->close();
-      });
-      return;
-    }
-  } catch (const wire::MalformedError& error) {
-    LOG(WARNING) << "gradwire: " << record_.name << " closes a connection: " << error.what();
-    greeting->close();
-  }
-  if (transfer.closed) greeting->close();
-  if (greeting->over) greetings_.erase(greeting);
-}
-
-// L3, as far as it does not need the session's lock.
-void Endpoint::introduce(const std::shared_ptr<Greeting>& greeting, const Hello& hello) {
-  if (hello.version != protocol_version) {
-    const std::string why =
-        fmt::format("{} speaks version {} of the protocol, the caller version {}: use one release on both",
-                    record_.name, protocol_version, hello.version);
+std::optional<std::string> Endpoint::refusal(const Hello& fixed_part, size_t list_bytes) {
+  if (fixed_part.version != protocol_version) {
+    // To whoever asks: no name, no incarnation.
+    const std::string why = fmt::format(
+        "this worker speaks version {} of the protocol, the caller version {}: use one "
+        "release on both",
+        protocol_version, fixed_part.version);
+    if (const auto more = other_versions_.admit(place_.loop->now()))
+      LOG(WARNING) << "gradwire: " << record_.name << " closes a connection: " << why << *more;
     std::string frame;
     encode(frame, {.payload_size = static_cast<uint32_t>(why.size()), .kind = FrameKind::incompatible});
-    LOG(WARNING) << "gradwire: " << why;
-    return greeting->answer(frame + why);
+    return frame + why;
   }
-  if (hello.mine.incarnation == record_.incarnation) return greeting->close();
-  if (hello.yours != record_.incarnation)
-    return greeting->answer(encode_plain(FrameKind::not_me, static_cast<uint64_t>(record_.incarnation)));
+  if (fixed_part.mine.incarnation == record_.incarnation) return "";
+  if (fixed_part.yours != record_.incarnation) return encode_plain(FrameKind::not_me);
+  std::shared_ptr<Session> session;
+  {
+    MutexLock lock(mutex_);
+    if (closed_) return "";
+    if (ended_.contains(fixed_part.mine.incarnation)) return encode_plain(FrameKind::fenced);
+    if (const auto found = sessions_.find(fixed_part.mine.incarnation); found != sessions_.end())
+      session = found->second;
+  }
+  return session ? session->refusal(fixed_part, list_bytes) : Session::refusal_of_first(fixed_part, list_bytes);
+}
+
+void Endpoint::introduce(const std::shared_ptr<Channel>& channel, const Hello& hello) {
   std::shared_ptr<Session> session;
   std::shared_ptr<Farewell> farewell;
   {
     MutexLock lock(mutex_);
-    if (closed_) return greeting->close();
+    if (closed_) return channel->link().close();
+    if (ended_.contains(hello.mine.incarnation)) {
+      const std::string frame = encode_plain(FrameKind::fenced);
+      const iovec buffer{const_cast<char*>(frame.data()), frame.size()};
+      channel->link().write({&buffer, 1}, {});
+      return channel->link().close();
+    }
     std::shared_ptr<Session>& entry = sessions_[hello.mine.incarnation];
     if (!entry) {
       entry = Session::make(place_, record_, hello.mine, options_);
@@ -133,8 +109,18 @@ void Endpoint::introduce(const std::shared_ptr<Greeting>& greeting, const Hello&
     }
     session = entry;
   }
-  session->accept(greeting->channel, hello);
+  session->accept(channel, hello);
   if (farewell) farewell->say_to(*session, place_.loop->now());
+}
+
+void Endpoint::forget(const Record& peer, const PeerGoneError& error) {
+  MutexLock lock(mutex_);
+  const auto found = sessions_.find(peer.incarnation);
+  if (found == sessions_.end()) return;
+  // Its lock is held by whoever ends it: it must not be destroyed here.
+  place_.loop->post([ended = std::move(found->second)] {});
+  sessions_.erase(found);
+  ended_.emplace(peer.incarnation, Ended{error.reason(), error.what()});
 }
 
 std::shared_ptr<Session> Endpoint::session(const Record& peer) {
@@ -144,6 +130,8 @@ std::shared_ptr<Session> Endpoint::session(const Record& peer) {
   bool fresh = false;
   {
     MutexLock lock(mutex_);
+    if (const auto ended = ended_.find(peer.incarnation); !closed_ && ended != ended_.end())
+      throw PeerGoneError(ended->second.text, peer.name, ended->second.reason);
     // Not by way of an ended session: to end one takes its lock, which a handler that sends may have.
     if (closed_ || (farewell_ && !sessions_.contains(peer.incarnation)))
       throw PeerGoneError(fmt::format("{} is gone (left): this worker has left", to_string(peer)), peer.name,
@@ -196,6 +184,7 @@ void Endpoint::close() {
     sessions = sessions_;
   }
   place_.transport->close();
+  place_.loop->post([greeter = greeter_] { greeter->close(); });
   for (auto& [incarnation, session] : sessions) session->end_now(GoneReason::left, "this worker has left");
 }
 

@@ -4,10 +4,10 @@
 #include <functional>
 #include <memory>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "gradwire/base/mutex.h"
+#include "gradwire/net/greeter.h"
 #include "gradwire/net/session.h"
 
 namespace gradwire::net {
@@ -21,8 +21,8 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
 
   const Record& record() const { return record_; }
 
-  // The session with that incarnation, made and dialled if there is none. One that has ended stays so.
-  // Throws PeerGoneError once this is closed, and for a new one once this leaves.
+  // The session with that incarnation, made and dialled if there is none.
+  // Throws PeerGoneError if one has ended, which is for good; once this is closed; and for a new one once this leaves.
   std::shared_ptr<Session> session(const Record& peer) GRADWIRE_EXCLUDES(mutex_);
   // Nothing if there is none that lives.
   std::shared_ptr<Session> find(Incarnation peer) GRADWIRE_EXCLUDES(mutex_);
@@ -37,24 +37,29 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
  private:
   Endpoint(SessionPlace place, Record identity, SessionOptions options)
       : place_(std::move(place)), record_(std::move(identity)), options_(options) {}
-  // A connection whose Hello has not been read. Touched on the loop only.
-  struct Greeting;
   // Those who are yet to hear our goodbye.
   struct Farewell;
-  void accepted(std::shared_ptr<Link> link);
-  void greet(const std::shared_ptr<Greeting>& greeting);
-  void introduce(const std::shared_ptr<Greeting>& greeting, const Hello& hello);
+  // L3, as far as the fixed part of a Hello tells.
+  std::optional<std::string> refusal(const Hello& fixed_part, size_t list_bytes) GRADWIRE_EXCLUDES(mutex_);
+  void introduce(const std::shared_ptr<Channel>& channel, const Hello& hello) GRADWIRE_EXCLUDES(mutex_);
+  void forget(const Record& peer, const PeerGoneError& error) GRADWIRE_EXCLUDES(mutex_);
   std::vector<std::shared_ptr<Session>> living() const GRADWIRE_REQUIRES(mutex_);
 
-  // Held here alone: a link's callbacks must not hold what holds the link.
-  std::unordered_set<std::shared_ptr<Greeting>> greetings_;  // touched on the loop only
-
-  const SessionPlace place_;
-  Record record_;  // constant after `open`
+  // Constant after `open`.
+  SessionPlace place_;
+  Record record_;
   const SessionOptions options_;
+  std::shared_ptr<Greeter> greeter_;  // used on the loop only
 
+  RateLimitedLog other_versions_;
   Mutex mutex_;
   std::unordered_map<Incarnation, std::shared_ptr<Session>> sessions_ GRADWIRE_GUARDED_BY(mutex_);
+  // What is kept of a session that has ended: nothing brings this incarnation back (L8).
+  struct Ended {
+    GoneReason reason;
+    std::string text;
+  };
+  std::unordered_map<Incarnation, Ended> ended_ GRADWIRE_GUARDED_BY(mutex_);
   std::shared_ptr<Farewell> farewell_ GRADWIRE_GUARDED_BY(mutex_);  // since `leave`
   bool closed_ GRADWIRE_GUARDED_BY(mutex_) = false;
 };

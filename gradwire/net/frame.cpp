@@ -1,5 +1,6 @@
 #include "gradwire/net/frame.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -12,7 +13,26 @@ constexpr size_t kind_at = 4;
 constexpr size_t number_at = 8;
 constexpr size_t acknowledged_at = 16;
 
+constexpr size_t record_at = magic.size() + sizeof(uint16_t) + sizeof(uint64_t);
+
 void store(char* at, uint64_t value) { std::memcpy(at, &value, sizeof value); }
+
+// How long the fixed part is, from the lengths of the strings in its record; nothing if they are not all there.
+std::optional<size_t> fixed_part_size(std::string_view payload) {
+  size_t size = record_at;
+  // Behind the name come rank and incarnation, behind the host the user, behind the paths what follows the record.
+  for (const size_t behind : {4 + 8, 4, 0, 3 * 8}) {
+    if (payload.size() < size + sizeof(uint64_t)) return {};
+    uint64_t length;
+    std::memcpy(&length, payload.data() + size, sizeof length);
+    size += sizeof length + behind;
+    if (length > largest_fixed_part - std::min(size, largest_fixed_part))
+      throw wire::MalformedError(
+          fmt::format("Hello with a text of {} bytes; its fixed part has at most {}", length, largest_fixed_part));
+    size += length;
+  }
+  return size;
+}
 
 }  // namespace
 
@@ -72,31 +92,49 @@ std::string encode_hello(const Hello& hello) {
   return frame;
 }
 
-Hello decode_hello(std::string_view payload) {
+std::optional<FixedPart> decode_fixed_part(std::string_view payload) {
+  const size_t magic_there = std::min(payload.size(), magic.size());
+  if (payload.substr(0, magic_there) != magic.substr(0, magic_there))
+    throw wire::MalformedError("Hello does not begin with GRADWIRE");
+  if (payload.size() < magic.size() + sizeof(uint16_t)) return {};
   wire::ByteReader reader(payload);
-  if (reader.take_bytes(magic.size()) != magic) throw wire::MalformedError("Hello does not begin with GRADWIRE");
-  Hello hello;
+  reader.take_bytes(magic.size());
+  FixedPart part;
+  Hello& hello = part.hello;
   hello.version = reader.take<uint16_t>();
-  if (hello.version != protocol_version) return hello;
+  part.size = reader.position();
+  if (hello.version != protocol_version) return part;
+  const std::optional<size_t> size = fixed_part_size(payload);
+  if (!size || payload.size() < *size) return {};
   hello.features = reader.take<uint64_t>();
   hello.mine = decode_record(reader);
   if (hello.mine.incarnation == Incarnation::none) throw wire::MalformedError("Hello without an incarnation");
   hello.yours = Incarnation{reader.take<uint64_t>()};
   hello.attempt = reader.take<uint64_t>();
   hello.last_handled = reader.take<uint64_t>();
+  part.size = reader.position();
+  return part;
+}
+
+Hello decode_hello(std::string_view payload) {
+  std::optional<FixedPart> part = decode_fixed_part(payload);
+  if (!part) throw wire::MalformedError("Hello ends in its fixed part");
+  Hello hello = std::move(part->hello);
+  if (hello.version != protocol_version) return hello;
+  wire::ByteReader reader(payload.substr(part->size));
   const auto count_of = [&reader](size_t element_size, const char* what) {
     const auto count = reader.take<uint32_t>();
     if (count > reader.remaining() / element_size)
       throw wire::MalformedError(fmt::format("Hello lists {} {}, and ends before them", count, what));
     return count;
   };
-  hello.unfinished_bulks.resize(count_of(20, "bulks"));
+  hello.unfinished_bulks.resize(count_of(listed_bulk_size, "bulks"));
   for (BulkOffset& bulk : hello.unfinished_bulks) {
     bulk.number = reader.take<uint64_t>();
     bulk.part = reader.take<uint32_t>();
     bulk.offset = reader.take<uint64_t>();
   }
-  hello.segments.resize(count_of(8, "segments"));
+  hello.segments.resize(count_of(listed_segment_size, "segments"));
   for (uint64_t& segment : hello.segments) segment = reader.take<uint64_t>();
   reader.expect_end("Hello");
   return hello;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,11 +20,15 @@ inline constexpr uint16_t protocol_version = 1;
 inline constexpr size_t frame_header_size = 24;
 // Beyond this a frame is malformed: whatever is large travels in chunks or segments.
 inline constexpr size_t largest_frame_payload = 16U << 20U;
+// Hello up to its lists, which is all that a stranger may make a worker keep.
+inline constexpr size_t largest_fixed_part = 4096;
+// No honest side dials so often; beyond it the next attempt could not be counted.
+inline constexpr uint64_t largest_attempt = (uint64_t{1} << 63U) - 1;
 
 enum class FrameKind : uint8_t {
   hello = 1,
   refused = 2,       // number: the highest attempt seen
-  not_me = 3,        // number: the incarnation that lives at this address
+  not_me = 3,        // another incarnation, or another service, lives at this address
   fenced = 4,        // you are dead to me
   incompatible = 5,  // payload: why, in a sentence
   message = 6,       // number: the message's
@@ -79,6 +84,19 @@ struct Hello {
 std::string encode_hello(const Hello& hello);  // a whole frame
 // Throws wire::MalformedError; one of another version is decoded only as far as the version.
 Hello decode_hello(std::string_view payload);
+
+// What stands before the lists in Hello, and how many bytes of the payload that takes.
+struct FixedPart {
+  Hello hello;
+  size_t size = 0;
+};
+// From the beginning of a payload. Nothing if more bytes are needed; of another version, only the version.
+// Throws wire::MalformedError.
+std::optional<FixedPart> decode_fixed_part(std::string_view payload);
+// Of the lists behind it.
+inline constexpr size_t empty_lists_size = 8;
+inline constexpr size_t listed_bulk_size = 20;
+inline constexpr size_t listed_segment_size = 8;
 
 // A frame without payload.
 std::string encode_plain(FrameKind kind, uint64_t number = 0, uint64_t acknowledged = 0);

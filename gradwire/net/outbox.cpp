@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include <fmt/format.h>
+
 namespace gradwire::net {
 namespace {
 
@@ -10,6 +12,15 @@ constexpr size_t chunk_size = 256 * 1024;
 constexpr size_t batch_size = 256 * 1024;
 constexpr size_t most_buffers = 256;
 constexpr size_t most_segments_a_batch = 60;
+
+using Offsets = std::map<std::pair<uint64_t, uint32_t>, uint64_t>;
+
+// By message and part.
+Offsets offsets_of(const Hello& hello) {
+  Offsets offsets;
+  for (const BulkOffset& at : hello.unfinished_bulks) offsets.emplace(std::pair(at.number, at.part), at.offset);
+  return offsets;
+}
 
 }  // namespace
 
@@ -121,8 +132,34 @@ bool Outbox::finish_bulk(uint64_t number, uint32_t part) {
   return true;
 }
 
-bool Outbox::resume(const Hello& hello, SegmentPool* unusable) {
-  if (hello.last_handled < acknowledged_ || hello.last_handled > acknowledged_ + next_) return false;
+std::string Outbox::impossible(const Hello& hello) const {
+  if (hello.last_handled < acknowledged_ || hello.last_handled > acknowledged_ + next_)
+    return fmt::format("it says it handled {} messages, which cannot be", hello.last_handled);
+  if (hello.unfinished_bulks.empty()) return "";
+  std::map<std::pair<uint64_t, uint32_t>, const Outgoing::Bulk*> started;
+  for (const auto* streams : {&streaming_, &sent_streams_}) {
+    for (const Stream& stream : *streams) {
+      const Outgoing::Bulk& bulk = stream.message->bulks[stream.bulk];
+      if (stream.message->number <= hello.last_handled)
+        started.emplace(std::pair(stream.message->number, bulk.part), &bulk);
+    }
+  }
+  for (const BulkOffset& listed : hello.unfinished_bulks) {
+    const auto found = started.find({listed.number, listed.part});
+    // With all its bytes it would be finished; beyond what was written the peer has none.
+    if (found == started.end() || listed.offset >= found->second->bytes.size() || listed.offset > found->second->offset)
+      return fmt::format("it says it has {} bytes of message {}, part {}, which cannot be", listed.offset,
+                         listed.number, listed.part);
+  }
+  return "";
+}
+
+size_t Outbox::most_list_bytes() const {
+  return empty_lists_size + listed_bulk_size * (streaming_.size() + sent_streams_.size()) +
+         listed_segment_size * passed_.size();
+}
+
+void Outbox::resume(const Hello& hello, SegmentPool* unusable) {
   // Bulks of handled messages go on where the peer says, and are finished if it does not name them (L7).
   std::vector<Stream> started(std::make_move_iterator(streaming_.begin()), std::make_move_iterator(streaming_.end()));
   std::move(sent_streams_.begin(), sent_streams_.end(), std::back_inserter(started));
@@ -131,8 +168,7 @@ bool Outbox::resume(const Hello& hello, SegmentPool* unusable) {
   std::sort(started.begin(), started.end(), [](const Stream& a, const Stream& b) {
     return std::pair(a.message->number, a.bulk) < std::pair(b.message->number, b.bulk);
   });
-  std::map<std::pair<uint64_t, uint32_t>, uint64_t> offsets;
-  for (const BulkOffset& at : hello.unfinished_bulks) offsets.emplace(std::pair(at.number, at.part), at.offset);
+  const Offsets offsets = offsets_of(hello);
   for (Stream& stream : started) {
     Outgoing::Bulk& bulk = stream.message->bulks[stream.bulk];
     if (stream.message->number > hello.last_handled) {
@@ -144,15 +180,13 @@ bool Outbox::resume(const Hello& hello, SegmentPool* unusable) {
       bulk.finished = true;
       bulk.owner.reset();
       release(bulk.bytes.size());
-    } else if (listed->second >= bulk.bytes.size()) {
-      return false;  // then it would be finished
     } else {
       bulk.offset = listed->second;
       streaming_.push_back(stream);
     }
   }
   Handled handled;
-  if (!acknowledge(hello.last_handled, handled)) return false;
+  acknowledge(hello.last_handled, handled);
   next_ = 0;
   passed_ = {hello.segments.begin(), hello.segments.end()};
   if (unusable != nullptr) {
@@ -169,7 +203,6 @@ bool Outbox::resume(const Hello& hello, SegmentPool* unusable) {
     for (const std::shared_ptr<Outgoing>& message : waiting_) stream_unless_passed(*message);
   }
   admit_waiting();
-  return true;
 }
 
 bool Outbox::pass_segments(Batch& batch, const Outgoing& message) {

@@ -69,9 +69,13 @@ class Outbox {
   uint64_t push(std::shared_ptr<Outgoing> message, Admission admission);
   uint64_t admitted() const { return admitted_; }
 
-  // The link is new. Everything the peer has not handled is written (again). Returns false on a gap (L6).
+  // Why what a Hello says can not be true: of last handled (L6), or of a bulk's offset (L7). Empty if it can.
+  std::string impossible(const Hello& hello) const;
+  // Of the lists in a Hello that says what can be true.
+  size_t most_list_bytes() const;
+  // The link is new, and its Hello says what can be true. Everything the peer has not handled is written (again).
   // `unusable`: their pool, where no segment that the peer does not have yet can be passed to it on this link.
-  bool resume(const Hello& hello, SegmentPool* unusable);
+  void resume(const Hello& hello, SegmentPool* unusable);
   // Cumulative. False if it goes back, or beyond what was written (L6). What is not needed any more goes to `handled`:
   // to free many takes long, and is better done without the lock.
   using Handled = c10::SmallVector<std::shared_ptr<Outgoing>, 16>;

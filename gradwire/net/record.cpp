@@ -6,7 +6,29 @@
 
 #include <fmt/format.h>
 
+#include "gradwire/base/error.h"
+#include "gradwire/base/printable.h"
+#include "gradwire/base/worker_name.h"
+
 namespace gradwire::net {
+namespace {
+
+// A path of a Unix socket has at most 107 bytes, a name of the domain name system 253.
+constexpr size_t longest_place = 512;
+
+void check(const Record& record) {
+  try {
+    check_worker_name(record.name);
+  } catch (const InvalidArgumentError& error) {
+    throw wire::MalformedError(fmt::format("a record's name: {}", error.what()));
+  }
+  for (const std::string* text : {&record.host, &record.unix_path, &record.tcp_address})
+    if (text->size() > longest_place || has_control_characters(*text))
+      throw wire::MalformedError(fmt::format("a record of {} with a place of {} bytes that is none: {}", record.name,
+                                             text->size(), printable(*text)));
+}
+
+}  // namespace
 
 void encode(wire::ByteWriter& to, const Record& record) {
   to.put_string(record.name);
@@ -27,6 +49,7 @@ Record decode_record(wire::ByteReader& from) {
   record.user = from.take<uint32_t>();
   record.unix_path = from.take_string();
   record.tcp_address = from.take_string();
+  check(record);
   return record;
 }
 

@@ -23,6 +23,8 @@ struct Record {
 };
 
 void encode(wire::ByteWriter& to, const Record& record);
+// Throws wire::MalformedError, also for a name that breaks the rule of names and for texts that do not belong into a
+// log: records come from strangers too.
 Record decode_record(wire::ByteReader& from);
 
 // The host id of this process.

@@ -26,11 +26,11 @@ std::shared_ptr<Session> Session::make(SessionPlace place, Record mine, Record p
 Session::Session(SessionPlace place, Record mine, Record peer, SessionOptions options)
     : place_(std::move(place)),
       mine_(std::move(mine)),
-      peer_(std::move(peer)),
+      peer_(std::make_shared<const Record>(std::move(peer))),
       options_(options),
       frees_(std::make_shared<FreeList>()),
       pool_(std::make_shared<SegmentPool>(place_.budget)),
-      segments_usable_(options.segments && mine_.host == peer_.host && mine_.user == peer_.user),
+      segments_usable_(options.segments && mine_.host == peer_->host && mine_.user == peer_->user),
       inbox_(options.inbox, frees_, place_.blocks),
       last_heard_(place_.loop->now()),
       last_pinged_(last_heard_),
@@ -273,12 +273,17 @@ void Session::end(GoneReason reason, const std::string& why) {
   pool_->clear();
   inbox_.lose(*lost);
   if (left) place_.loop->post(std::move(left));
+  if (place_.forget) place_.forget(*peer_, *lost);
   if (std::shared_ptr<SessionHandler> handler = place_.handler.lock()) handler->peer_gone(*this, reason, why);
 }
 
 PeerGoneError Session::gone() const {
-  return {fmt::format("{} is gone ({}): {}", to_string(peer_), name_of(gone_reason_), gone_why_), peer_.name,
+  return {fmt::format("{} is gone ({}): {}", to_string(*peer_), name_of(gone_reason_), gone_why_), peer_->name,
           gone_reason_};
+}
+
+void Session::log_limited(RateLimitedLog& log, const std::string& line) const {
+  if (const auto more = log.admit(place_.loop->now())) LOG(WARNING) << "gradwire: " << line << *more;
 }
 
 void Session::tick(Time expected) {

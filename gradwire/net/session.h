@@ -22,6 +22,7 @@
 
 #include "gradwire/base/error.h"
 #include "gradwire/base/mutex.h"
+#include "gradwire/base/rate_limited_log.h"
 #include "gradwire/net/channel.h"
 #include "gradwire/net/inbox.h"
 #include "gradwire/net/outbox.h"
@@ -40,8 +41,6 @@ class SessionHandler {
   virtual void message_arrived(Session& session, Delivery delivery) noexcept = 0;
   // Once; nothing arrives after it (S2).
   virtual void peer_gone(Session& session, GoneReason reason, const std::string& why) noexcept = 0;
-  // After one or more messages arrived, on the same thread, with no lock held: the place to run what they asked for.
-  virtual void batch_handled(Session&) noexcept {}
 };
 
 struct SessionOptions {
@@ -54,6 +53,13 @@ struct SessionOptions {
   bool segments = true;
 };
 
+// What peers do wrong is said once a second for each kind, whatever their number.
+struct SessionLogs {
+  RateLimitedLog turned_away;
+  RateLimitedLog malformed;
+  RateLimitedLog gaps;
+};
+
 // What a session needs from its surroundings.
 struct SessionPlace {
   std::shared_ptr<Loop> loop;
@@ -61,6 +67,9 @@ struct SessionPlace {
   std::shared_ptr<SegmentBudget> budget;
   std::shared_ptr<Blocks> blocks;  // an endpoint makes its own if there are none
   std::weak_ptr<SessionHandler> handler;
+  std::shared_ptr<SessionLogs> logs{};  // an endpoint makes them if there are none
+  // Called in front of the handler's `peer_gone`, under the session's lock: its endpoint forgets the session.
+  std::function<void(const Record& peer, const PeerGoneError& error)> forget{};
 };
 
 // Any thread may use it.
@@ -70,7 +79,9 @@ class Session : public std::enable_shared_from_this<Session> {
   // Dials, if there is no link: for a session that was not made by the peer's dial.
   void dial() GRADWIRE_EXCLUDES(order_, state_);
 
-  const Record& peer() const { return peer_; }
+  const Record& peer() const { return *peer_; }
+  // For those who need to know the peer longer than they need the session.
+  const std::shared_ptr<const Record>& peer_record() const { return peer_; }
 
   // Queues a message; it owns a copy of its tensors when this returns. The result, given to `wait_for_room`, waits
   // until the message was admitted. Throws PeerGoneError, InvalidArgumentError.
@@ -89,6 +100,11 @@ class Session : public std::enable_shared_from_this<Session> {
   // Ends it here and now; the handler hears of it. For an endpoint that closes.
   void end_now(GoneReason reason, const std::string& why) GRADWIRE_EXCLUDES(order_, state_);
 
+  // L3, as far as the fixed part of a Hello tells: the frame that answers it, or nothing if its lists, of so many
+  // bytes, are to be read too. Called by the loop.
+  std::optional<std::string> refusal(const Hello& fixed_part, size_t list_bytes) GRADWIRE_EXCLUDES(order_, state_);
+  // The same for the first Hello of an incarnation, which has no session here.
+  static std::optional<std::string> refusal_of_first(const Hello& fixed_part, size_t list_bytes);
   // A link on which the peer's Hello was read (L3). Called by the loop.
   void accept(std::shared_ptr<Channel> channel, const Hello& hello) GRADWIRE_EXCLUDES(order_, state_);
 
@@ -133,6 +149,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void write_hello() GRADWIRE_REQUIRES(order_);
   void dial_answered(const Channel::Event& event) GRADWIRE_REQUIRES(order_);
   void dial_timed_out(uint64_t generation) GRADWIRE_EXCLUDES(order_);
+  std::optional<std::string> check(const Hello& hello, size_t list_bytes) GRADWIRE_REQUIRES(order_)
+      GRADWIRE_EXCLUDES(state_);
   Hello sample(const Link& link, uint64_t attempt) const GRADWIRE_REQUIRES(order_);
   void adopt(std::shared_ptr<Channel> channel, const Hello& hello, std::string own_hello) GRADWIRE_REQUIRES(order_);
   void stop_link() GRADWIRE_REQUIRES(order_) GRADWIRE_EXCLUDES(state_);
@@ -171,6 +189,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void end(GoneReason reason, const std::string& why) GRADWIRE_REQUIRES(order_) GRADWIRE_EXCLUDES(state_);
   void tick(Time expected) GRADWIRE_EXCLUDES(order_, state_);
   PeerGoneError gone() const GRADWIRE_REQUIRES(state_);
+  void log_limited(RateLimitedLog& log, const std::string& line) const;
 
   // A callback that does nothing once the session is gone.
   template <class... Arguments, class Member>
@@ -184,7 +203,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // Constant after construction.
   const SessionPlace place_;
   const Record mine_;
-  const Record peer_;
+  const std::shared_ptr<const Record> peer_;
   const SessionOptions options_;
   const std::shared_ptr<FreeList> frees_;
   const std::shared_ptr<SegmentPool> pool_;

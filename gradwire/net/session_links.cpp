@@ -2,10 +2,23 @@
 #include <c10/util/Logging.h>
 #include <fmt/format.h>
 
+#include "gradwire/base/printable.h"
 #include "gradwire/net/session.h"
 
 namespace gradwire::net {
 namespace {
+
+void say_and_close(Link& link, std::string frame) {
+  const iovec buffer{frame.data(), frame.size()};
+  link.write({&buffer, 1}, {});
+  link.close();
+}
+
+// Of a whole Hello.
+size_t list_bytes_of(const Hello& hello) {
+  return empty_lists_size + listed_bulk_size * hello.unfinished_bulks.size() +
+         listed_segment_size * hello.segments.size();
+}
 
 constexpr Duration first_retry = std::chrono::milliseconds(10);
 constexpr Duration longest_retry = std::chrono::seconds(1);
@@ -25,7 +38,7 @@ void Session::dial_if_needed() {
   dial_ = std::make_unique<Dial>();
   ++dials_;
   const uint64_t generation = ++dial_generation_;
-  place_.transport->dial(peer_, weakly(&Session::dialled, generation));
+  place_.transport->dial(*peer_, weakly(&Session::dialled, generation));
   // The dial's timer, backing off, but not far: a dial that fell into an outage must not outlast it by much, or the
   // peer would be taken for dead although the network has healed.
   const Duration limit = options_.peer_timeout / 16 * (1 + std::min(failed_dials_, 1U));
@@ -68,7 +81,7 @@ void Session::dialled(uint64_t generation, const DialResult& result) {
         dial_later();
       return;
     case DialOutcome::failed:
-      LOG(INFO) << "gradwire: " << mine_.name << " could not connect to " << peer_.name
+      LOG(INFO) << "gradwire: " << mine_.name << " could not connect to " << peer_->name
                 << ", will try again: " << result.why;
       dial_failure_ = result.why;
       dial_.reset();
@@ -79,8 +92,18 @@ void Session::dialled(uint64_t generation, const DialResult& result) {
   unreachable_since_.reset();
   // L1: the attempt; L2: the previous link was stopped when it was lost, so what is sampled now stays true.
   dial_->attempt = 1 + std::max(top_.attempt, refused_attempt_);
+  if (dial_->attempt > largest_attempt) {
+    result.link->close();
+    end(GoneReason::fenced, "the attempts to make a link are used up: somebody has counted them up to the end");
+    return;
+  }
   top_ = {dial_->attempt, mine_.incarnation};
-  dial_->channel = std::make_shared<Channel>(result.link);
+  size_t most_list_bytes;
+  {
+    MutexLock state(state_);
+    most_list_bytes = outbox_.most_list_bytes();
+  }
+  dial_->channel = std::make_shared<Channel>(result.link, largest_fixed_part + most_list_bytes);
   dial_->hello.add(encode_hello(sample(*result.link, dial_->attempt)));
   watch(dial_->channel);
   write_hello();
@@ -100,15 +123,29 @@ void Session::dial_answered(const Channel::Event& event) {
   switch (event.header.kind) {
     case FrameKind::hello: {
       const Hello hello = decode_hello(event.payload);
-      if (hello.version != protocol_version || hello.mine.incarnation != peer_.incarnation ||
+      if (hello.version != protocol_version || hello.mine.incarnation != peer_->incarnation ||
           hello.yours != mine_.incarnation)
         throw wire::MalformedError("Hello in answer to ours is not from whom we dialled");
       std::shared_ptr<Channel> channel = dial_->channel;
+      std::string why;
+      {
+        MutexLock lock(state_);
+        why = outbox_.impossible(hello);
+      }
+      if (!why.empty()) {
+        // There is no healthy link to spare, and the next dial would be answered in the same way.
+        log_limited(place_.logs->gaps, fmt::format("{} ends its session with {}: {}", mine_.name, peer_->name, why));
+        say_and_close(channel->link(), encode_plain(FrameKind::fenced));
+        end(GoneReason::fenced, why);
+        return;
+      }
       dial_.reset();
       adopt(std::move(channel), hello, "");
       return;
     }
     case FrameKind::refused:
+      if (event.header.number > largest_attempt)
+        throw wire::MalformedError(fmt::format("Refused for attempt {}, which cannot be", event.header.number));
       // The peer has, or is making, a better link: wait for it until this dial's timer ends.
       heard();
       refused_attempt_ = std::max(refused_attempt_, event.header.number);
@@ -117,13 +154,13 @@ void Session::dial_answered(const Channel::Event& event) {
       dial_.reset();
       return;
     case FrameKind::not_me:
-      end(GoneReason::died, fmt::format("incarnation {:016x} answers at its address", event.header.number));
+      end(GoneReason::died, "another incarnation answers at its address");
       return;
     case FrameKind::fenced:
       end(GoneReason::fenced, "it has declared this worker dead");
       return;
     case FrameKind::incompatible:
-      end(GoneReason::fenced, fmt::format("it cannot talk to this worker: {}", event.payload));
+      end(GoneReason::fenced, fmt::format("it cannot talk to this worker: {}", printable(event.payload)));
       return;
     default:
       throw wire::MalformedError("answer to Hello that is none");
@@ -142,19 +179,40 @@ void Session::dial_timed_out(uint64_t generation) {
   }
 }
 
-// L3: in one step under the session's lock.
+std::optional<std::string> Session::refusal_of_first(const Hello& hello, size_t list_bytes) {
+  if (hello.attempt <= largest_attempt && hello.last_handled == 0 && list_bytes <= empty_lists_size) return {};
+  return encode_plain(FrameKind::fenced);
+}
+
+std::optional<std::string> Session::refusal(const Hello& fixed_part, size_t list_bytes) {
+  MutexLock lock(order_);
+  return check(fixed_part, list_bytes);
+}
+
+// L3: changes nothing. What is refused once is refused for good, so that the fixed part may be checked first.
+std::optional<std::string> Session::check(const Hello& hello, size_t list_bytes) {
+  if (ended_) return encode_plain(FrameKind::fenced);
+  if (Rank{hello.attempt, hello.mine.incarnation} <= top_) return encode_plain(FrameKind::refused, top_.attempt);
+  std::string why;
+  {
+    MutexLock lock(state_);
+    why = outbox_.impossible(hello);
+    if (list_bytes > outbox_.most_list_bytes()) why = "it lists more bulks and segments than it was ever sent";
+  }
+  if (hello.attempt > largest_attempt) why = fmt::format("it dials for the {}th time, which cannot be", hello.attempt);
+  if (why.empty()) return {};
+  log_limited(place_.logs->turned_away,
+              fmt::format("{} turns away a connection that says that it is {}: {}", mine_.name, peer_->name, why));
+  return encode_plain(FrameKind::fenced);
+}
+
+// L3: in one step under the session's lock. Hello is checked whole before anything is stopped.
 void Session::accept(std::shared_ptr<Channel> channel, const Hello& hello) {
-  const auto answer = [&](std::string frame) {
-    const iovec buffer{frame.data(), frame.size()};
-    channel->link().write({&buffer, 1}, {});
-    channel->link().close();
-  };
   {
     MutexLock lock(order_);
-    if (ended_) return answer(encode_plain(FrameKind::fenced));
-    const Rank rank{hello.attempt, hello.mine.incarnation};
-    if (rank <= top_) return answer(encode_plain(FrameKind::refused, top_.attempt));
-    top_ = rank;
+    if (std::optional<std::string> answer = check(hello, list_bytes_of(hello)))
+      return say_and_close(channel->link(), *std::move(answer));
+    top_ = {hello.attempt, hello.mine.incarnation};
     stop_link();
     stop_dial();
     adopt(channel, hello, encode_hello(sample(channel->link(), hello.attempt)));
@@ -170,7 +228,7 @@ Hello Session::sample(const Link& link, uint64_t attempt) const {
   if (options_.segments && !descriptors_failed_ && link.passes_descriptors())
     hello.features |= static_cast<uint64_t>(Feature::descriptors);
   hello.mine = mine_;
-  hello.yours = peer_.incarnation;
+  hello.yours = peer_->incarnation;
   hello.attempt = attempt;
   hello.last_handled = handled_;
   hello.unfinished_bulks = inbox_.unfinished();
@@ -188,25 +246,18 @@ void Session::adopt(std::shared_ptr<Channel> channel, const Hello& hello, std::s
   heard();
   segments_usable_ = options_.segments && !descriptors_failed_ && channel->link().passes_descriptors() &&
                      hello.has(Feature::descriptors);
-  bool resumed;
-  bool left = false;
+  channel->set_largest_payload(largest_frame_payload);
+  bool left;
   {
     MutexLock lock(state_);
-    resumed = outbox_.resume(hello, segments_usable_ ? nullptr : pool_.get());
+    outbox_.resume(hello, segments_usable_ ? nullptr : pool_.get());
     room_.notify_all();
-    if (resumed) {
-      sending_ = channel->shared_link();
-      acknowledged_to_peer_ = handled_;
-      acknowledgement_due_ = false;
-      if (!own_hello.empty()) batch_.add(std::move(own_hello));
-      say_goodbye_if_due();
-      left = goodbye_heard();
-    }
-  }
-  if (!resumed) {
-    write_last(encode_plain(FrameKind::fenced));
-    end(GoneReason::fenced, fmt::format("it says it handled {} messages, which cannot be", hello.last_handled));
-    return;
+    sending_ = channel->shared_link();
+    acknowledged_to_peer_ = handled_;
+    acknowledgement_due_ = false;
+    if (!own_hello.empty()) batch_.add(std::move(own_hello));
+    say_goodbye_if_due();
+    left = goodbye_heard();
   }
   if (left) end(GoneReason::left, "we said goodbye");
 }
@@ -268,7 +319,7 @@ bool Session::owns(const Channel* channel) const {
 void Session::link_lost(const std::shared_ptr<Channel>& channel, const std::string& why) {
   if (!owns(channel.get()) || ended_) return;
   if (current_ == channel) {
-    LOG(INFO) << "gradwire: " << mine_.name << " lost its " << channel->link().kind() << " link to " << peer_.name
+    LOG(INFO) << "gradwire: " << mine_.name << " lost its " << channel->link().kind() << " link to " << peer_->name
               << " (" << why << "); making it anew";
     stop_link();
     dial_if_needed();

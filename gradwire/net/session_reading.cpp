@@ -43,7 +43,6 @@ bool Session::read(const std::shared_ptr<Channel>& channel) {
     if (handled_ != before) acknowledge_soon();
   }
   flush();
-  if (handler && handled_ != before) handler->batch_handled(*this);
   return true;
 }
 
@@ -103,7 +102,7 @@ void Session::handle_frame(const std::shared_ptr<Channel>& channel, const Channe
     case FrameKind::segments: {
       std::string why;
       if (!inbox_.add_segments(event.payload, channel->descriptors(), why)) {
-        LOG(WARNING) << "gradwire: " << mine_.name << " cannot take shared memory from " << peer_.name << ": " << why
+        LOG(WARNING) << "gradwire: " << mine_.name << " cannot take shared memory from " << peer_->name << ": " << why
                      << ". Large tensors are sent as streams from here on";
         descriptors_failed_ = true;
         link_lost(channel, "to be re-made without descriptors");
@@ -176,7 +175,7 @@ void Session::handle_message(const Channel::Event& event, SessionHandler* handle
 }
 
 void Session::gap(const std::string& what) {
-  LOG(ERROR) << "gradwire: " << mine_.name << " ends its session with " << peer_.name << ": " << what;
+  log_limited(place_.logs->gaps, fmt::format("{} ends its session with {}: {}", mine_.name, peer_->name, what));
   write_last(encode_plain(FrameKind::fenced));
   end(GoneReason::fenced, what);
 }
@@ -185,7 +184,7 @@ void Session::gap(const std::string& what) {
 // number bad twice was made badly, and would come for ever: that ends the session.
 void Session::bad_bytes(const std::shared_ptr<Channel>& channel, const std::string& what) {
   if (!owns(channel.get())) return;
-  LOG(WARNING) << "gradwire: " << mine_.name << " got malformed bytes from " << peer_.name << ": " << what;
+  log_limited(place_.logs->malformed, fmt::format("{} got malformed bytes from {}: {}", mine_.name, peer_->name, what));
   if (current_ == channel) {
     if (bad_number_ == handled_ + 1) return gap(fmt::format("malformed twice: {}", what));
     bad_number_ = handled_ + 1;

@@ -24,7 +24,7 @@ Exchange::Sent Exchange::send(const net::Record& to, net::Message message, net::
   Sent sent;
   const bool to_self = to.incarnation == endpoint_->record().incarnation;
   if (!to_self) sent.session = endpoint_->session(to);
-  const From peer = to_self ? self() : From(sent.session, &sent.session->peer());
+  const From peer = to_self ? self() : sent.session->peer_record();
   std::vector<std::pair<uint8_t, std::shared_ptr<Passenger::Ticket>>> tickets;
   for_each_passenger([&](Passenger& passenger) {
     if (std::unique_ptr<Passenger::Ticket> ticket = passenger.prepare(message, peer))
@@ -115,7 +115,7 @@ void Exchange::announce_closed() {
 }
 
 void Exchange::message_arrived(net::Session& session, net::Delivery delivery) noexcept {
-  hand_out(From(session.shared_from_this(), &session.peer()), std::move(delivery));
+  hand_out(session.peer_record(), std::move(delivery));
 }
 
 void Exchange::hand_out(const From& from, net::Delivery delivery) noexcept {

@@ -27,7 +27,8 @@ TEST(Outbox, WhereSegmentsCannotBePassedWhatWaitsForRoomStreamsToo) {
     outbox.push(messages.back(), Admission::waits_for_room);
   }
   ASSERT_EQ(outbox.admitted(), 1U);
-  ASSERT_TRUE(outbox.resume({}, &pool));
+  ASSERT_EQ(outbox.impossible({}), "");
+  outbox.resume({}, &pool);
   for (const auto& message : messages) {
     EXPECT_THAT(message->loans, IsEmpty());
     EXPECT_THAT(message->bulks, SizeIs(1));

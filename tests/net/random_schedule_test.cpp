@@ -64,7 +64,10 @@ class Schedule {
 
  private:
   uint64_t draw(uint64_t below) { return random_() % below; }
-  net::Session::Statistics session(const Node& from, const Node& to) { return world_.session(from, to)->statistics(); }
+  net::Session::Statistics session(const Node& from, const Node& to) {
+    if (!from.recorder->gone.empty()) return {};
+    return world_.session(from, to)->statistics();
+  }
   bool dead() const { return !a_.recorder->gone.empty() || !b_.recorder->gone.empty(); }
   std::string why() const { return (a_.recorder->gone.empty() ? b_ : a_).recorder->gone.begin()->second.why; }
 

@@ -1,5 +1,6 @@
 // What is sent again on a new link, and what is not, on a simulated network: rules L6 (numbers) and L7 (bulks).
 #include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 
@@ -113,18 +114,75 @@ std::shared_ptr<net::Session> send_part_of_a_bulk(NetWorld& world, Node& a, RawP
   return session;
 }
 
-TEST(Session, L7_ABulkThatIsUnfinishedAtItsEndOrBeyondEndsTheSession) {
-  for (uint64_t offset : {uint64_t{8} << 20U, uint64_t{9} << 20U}) {
+TEST(Session, L7_ABulkThatIsUnfinishedAtItsEndOrBeyondWhatWasWrittenIsAnsweredFencedAndTheSessionGoesOn) {
+  for (uint64_t offset : {uint64_t{7} << 20U, uint64_t{8} << 20U, uint64_t{9} << 20U, UINT64_MAX}) {
+    SCOPED_TRACE(offset);
+    NetWorld world;
+    Node a = world.node("a");
+    RawPeer peer(world, "peer");
+    auto session = send_part_of_a_bulk(world, a, peer);
+    const auto dial = [&](uint64_t at) {
+      net::Hello hello = peer.hello(a, 5);
+      hello.last_handled = 1;
+      hello.unfinished_bulks = {{1, 1, at}};
+      auto connection = peer.dial(a.endpoint->record());
+      connection->write(net::encode_hello(hello));
+      return connection;
+    };
+    auto bad = dial(offset);
+    ASSERT_TRUE(world.run_until([&] { return bad->closed; }, 1s));
+    EXPECT_NE(bad->find(net::FrameKind::fenced), nullptr);
+    EXPECT_FALSE(session->ended());
+    EXPECT_FALSE(peer.accepted[0]->closed) << "the link stays";
+    EXPECT_EQ(session->statistics().links, 1U);
+    // Neither its top nor its bulk has changed.
+    auto good = dial(300000);
+    ASSERT_TRUE(world.run_until([&] { return !good->chunks.empty(); }, 1s));
+    EXPECT_EQ(good->chunks[0].offset, 300000U);
+    EXPECT_THAT(a.recorder->gone, IsEmpty());
+  }
+}
+
+TEST(Session, L7_ABulkThatIsNotUnderWayCannotBeUnfinished) {
+  struct Case {
+    uint64_t last_handled;
+    net::BulkOffset listed;
+  };
+  // A part that does not stream, a message that was never sent, and one that was not handled.
+  for (const auto& [last_handled, listed] : {Case{1, {1, 2, 0}}, Case{1, {2, 1, 0}}, Case{0, {1, 1, 0}}}) {
     NetWorld world;
     Node a = world.node("a");
     RawPeer peer(world, "peer");
     auto session = send_part_of_a_bulk(world, a, peer);
     net::Hello hello = peer.hello(a, 5);
-    hello.last_handled = 1;
-    hello.unfinished_bulks = {{1, 1, offset}};
-    peer.dial(a.endpoint->record())->write(net::encode_hello(hello));
-    EXPECT_TRUE(world.run_until([&] { return session->ended(); }, 1s)) << offset;
+    hello.last_handled = last_handled;
+    hello.unfinished_bulks = {listed};
+    auto bad = peer.dial(a.endpoint->record());
+    bad->write(net::encode_hello(hello));
+    ASSERT_TRUE(world.run_until([&] { return bad->closed; }, 1s));
+    EXPECT_NE(bad->find(net::FrameKind::fenced), nullptr);
+    EXPECT_FALSE(session->ended());
+    EXPECT_EQ(session->statistics().links, 1U);
   }
+}
+
+TEST(Session, L7_ManyUnfinishedBulksGoOnAfterABreak) {
+  NetWorld world;
+  world.network.set_delay([] { return net::Duration(1000); });
+  Node a = world.node("a"), b = world.node("b");
+  std::vector<at::Tensor> tensors;
+  for (int64_t i = 0; i < 20000; ++i) tensors.push_back(at::full({40}, i));
+  world.session(a, b)->send({.type = plain, .payload = {.tensors = tensors}}, net::Admission::always);
+  ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 1; }));
+  auto arrival = b.recorder->arrivals[a.incarnation()][0];
+  ASSERT_FALSE(arrival->settled());
+  world.network.break_links("a", "b");
+  ASSERT_TRUE(world.run_until([&] { return arrival->settled(); }));
+  const wire::Payload payload = arrival->take();
+  ASSERT_EQ(payload.tensors.size(), tensors.size());
+  for (size_t i = 0; i < tensors.size(); i += 999) EXPECT_TRUE(payload.tensors[i].equal(tensors[i])) << i;
+  EXPECT_GT(world.session(a, b)->statistics().links, 1U);
+  EXPECT_THAT(a.recorder->gone, IsEmpty());
 }
 
 TEST(Session, L7_ABulkGoesOnAsTheNextHelloSays) {
@@ -134,10 +192,9 @@ TEST(Session, L7_ABulkGoesOnAsTheNextHelloSays) {
     std::vector<uint64_t> first_chunk;  // its offset on the next link; none if no chunk comes
   };
   const std::vector<Case> cases = {
-      {0, {}, {0}},                          // the header was lost: from 0, behind it
-      {1, {{1, 1, 300000}}, {300000}},       // listed: from there
-      {1, {}, {}},                           // handled and not listed: finished
-      {1, {{1, 2, 300000}, {2, 1, 7}}, {}},  // others are
+      {0, {}, {0}},                     // the header was lost: from 0, behind it
+      {1, {{1, 1, 300000}}, {300000}},  // listed: from there
+      {1, {}, {}},                      // handled and not listed: finished
   };
   for (size_t i = 0; i < cases.size(); ++i) {
     SCOPED_TRACE(i);

@@ -270,13 +270,15 @@ TEST(Death, OfEitherSideInTheMiddleOfALargeTransferLeavesNothingBehind) {
       a.handler->forget();
       auto child = Processes().start(serve);
       const net::Record record = from_line(child->hear());
+      const std::shared_ptr<net::Session> session = a.session(record);
       for (int k = 0; k < 5; ++k)
-        a.session(record)->send({.type = echo, .payload = {.tensors = {at::ones({2000000})}}}, net::Admission::always);
+        session->send({.type = echo, .payload = {.tensors = {at::ones({2000000})}}}, net::Admission::always);
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
       child->kill();
       ASSERT_TRUE(wait_until([&] { return a.endpoint->find(record.incarnation) == nullptr; }));
-      EXPECT_THROW(a.session(record)->send({.type = plain}, net::Admission::always), PeerGoneError);
-      const auto statistics = a.session(record)->statistics();
+      EXPECT_THROW(session->send({.type = plain}, net::Admission::always), PeerGoneError);
+      EXPECT_THROW(a.session(record), PeerGoneError);
+      const auto statistics = session->statistics();
       EXPECT_EQ(statistics.held_bytes, 0U);
       EXPECT_EQ(statistics.segment_bytes, 0U);
     }

@@ -2,9 +2,15 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <array>
 #include <fstream>
+#include <utility>
 
 #include <fmt/format.h>
+
+#include "gradwire/base/error.h"
+#include "gradwire/base/worker_name.h"
 
 namespace gradwire::net {
 
@@ -28,6 +34,24 @@ Record decode_record(wire::ByteReader& from) {
   record.unix_path = from.take_string();
   record.tcp_address = from.take_string();
   return record;
+}
+
+void check_record(const Record& record) {
+  try {
+    check_worker_name(record.name);
+  } catch (const InvalidArgumentError& error) {
+    throw wire::MalformedError(error.what());
+  }
+  if (record.incarnation == Incarnation::none) throw wire::MalformedError("the incarnation is 0");
+  constexpr size_t longest = 4096;  // of a path
+  const std::array texts{std::pair("host", &record.host), std::pair("unix path", &record.unix_path),
+                         std::pair("tcp address", &record.tcp_address)};
+  for (const auto& [what, text] : texts) {
+    if (text->size() > longest)
+      throw wire::MalformedError(fmt::format("the {} has {} bytes; at most {}", what, text->size(), longest));
+    if (std::ranges::any_of(*text, [](unsigned char byte) { return byte < ' ' || byte == 0x7f; }))
+      throw wire::MalformedError(fmt::format("the {} holds a character that cannot be printed", what));
+  }
 }
 
 std::string host_of_process() {

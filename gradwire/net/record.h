@@ -24,6 +24,9 @@ struct Record {
 
 void encode(wire::ByteWriter& to, const Record& record);
 Record decode_record(wire::ByteReader& from);
+// Of one that others wrote: its name is a worker's name, and its texts are short and can be printed. Throws
+// MalformedError.
+void check_record(const Record& record);
 
 // The host id of this process.
 std::string host_of_process();

@@ -208,6 +208,7 @@ void Session::adopt(std::shared_ptr<Channel> channel, const Hello& hello, std::s
     end(GoneReason::fenced, fmt::format("it says it handled {} messages, which cannot be", hello.last_handled));
     return;
   }
+  tell_answered(true);
   if (left) end(GoneReason::left, "we said goodbye");
 }
 

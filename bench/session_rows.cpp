@@ -80,7 +80,7 @@ struct Pair {
         child(testing::Processes().start(serve, (segments ? "s" : "-") + store)),
         end("caller", store, segments) {
     child->expect("ready");
-    session = end.endpoint->session(end.meeting_point.find("callee", 10s));
+    session = end.endpoint->session(end.meeting_point.look_up("callee").value());
     end.handler->waker_ = &waker;
   }
   ~Pair() {

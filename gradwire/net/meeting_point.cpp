@@ -1,207 +1,278 @@
 #include "gradwire/net/meeting_point.h"
 
+#include <algorithm>
+#include <charconv>
+
+#include <c10/util/Logging.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "gradwire/base/error.h"
-#include "gradwire/net/private_path.h"
+#include "gradwire/net/answer_limit.h"
+#include "gradwire/net/patience.h"
 
 namespace gradwire::net {
 namespace {
 
-std::string name_key(const std::string& name) { return "gradwire/name/" + name; }
-std::string rank_key(int rank) { return fmt::format("gradwire/rank/{}", rank); }
-std::string incarnation_key(Incarnation incarnation) {
-  return "gradwire/incarnation/" + gradwire::to_string(incarnation);
-}
+using Clock = std::chrono::steady_clock;
+using Bytes = std::vector<uint8_t>;
 
-const std::string event_count_key = "gradwire/events";
-std::string event_key(int64_t number) { return fmt::format("gradwire/event/{}", number); }
+constexpr auto answer_limit = std::chrono::seconds(10);
+// For the last question of a worker whose time to join is over: who is missing?
+constexpr auto grace = std::chrono::seconds(1);
+constexpr auto event_limit = std::chrono::seconds(1);
+// Of a count that somebody else may have written.
+constexpr int64_t most_events_at_once = 1000;
 
-std::vector<uint8_t> bytes_of(const Record& record) {
-  wire::ByteWriter writer;
-  encode(writer, record);
+// With all keys of all generations.
+constexpr const char* group_key = "gradwire/group";
+
+std::string name_key(const std::string& name) { return "name/" + name; }
+std::string rank_key(int rank) { return fmt::format("rank/{}", rank); }
+std::string incarnation_key(Incarnation incarnation) { return "incarnation/" + gradwire::to_string(incarnation); }
+std::string event_key(int64_t number) { return fmt::format("event/{}", number); }
+std::string counted_key(int rank) { return fmt::format("counted/{}", rank); }
+
+Bytes bytes_of(wire::ByteWriter& writer) {
   const std::string& text = writer.bytes();
   return {text.begin(), text.end()};
 }
 
-Record record_of(const std::vector<uint8_t>& bytes, const std::string& whom) {
+Bytes bytes_of(const Record& record) {
+  wire::ByteWriter writer;
+  encode(writer, record);
+  return bytes_of(writer);
+}
+
+Bytes bytes_of(const MeetingPoint::Group& group) {
+  if (group == MeetingPoint::Group()) return {};
+  const std::string text = fmt::format("{} {}", group.generation, gradwire::to_string(group.joined_last));
+  return {text.begin(), text.end()};
+}
+
+wire::ByteReader reader_of(const Bytes& bytes) {
+  return wire::ByteReader({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+Record take_record(wire::ByteReader& reader) {
+  Record record = decode_record(reader);
+  reader.expect_end("a worker's record");
+  if (record.incarnation == Incarnation::none) throw wire::MalformedError("a record without an incarnation");
+  return record;
+}
+
+Record record_of(const Bytes& bytes, const std::string& key, const std::string& place) {
   try {
-    wire::ByteReader reader({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-    Record record = decode_record(reader);
-    reader.expect_end("a worker's record");
-    return record;
+    wire::ByteReader reader = reader_of(bytes);
+    return take_record(reader);
   } catch (const wire::MalformedError& error) {
     throw InvalidArgumentError(
-        fmt::format("the record of {} at the meeting point is malformed: {}", whom, error.what()));
+        fmt::format("the record at {} in {} is malformed: {}. Something else writes to this store; choose another one",
+                    key, place, error.what()));
   }
 }
 
-// The store's own errors become ours.
-template <class Act>
-void reach(const Act& act) {
-  try {
-    act();
-  } catch (const c10::Error& error) {
-    throw TimeoutError(fmt::format("the meeting point cannot be reached: {}", error.what_without_backtrace()));
-  }
+MeetingPoint::Group group_of(const Bytes& bytes, const std::string& place) {
+  if (bytes.empty()) return {};
+  int64_t generation = 0;
+  uint64_t joined_last = 0;
+  const char* text = reinterpret_cast<const char*>(bytes.data());
+  const char* end = text + bytes.size();
+  auto result = std::from_chars(text, end, generation);
+  if (result.ec == std::errc() && result.ptr != end && *result.ptr == ' ')
+    result = std::from_chars(result.ptr + 1, end, joined_last, 16);
+  else
+    result.ec = std::errc::invalid_argument;
+  if (result.ec != std::errc() || result.ptr != end || generation < 0)
+    throw InvalidArgumentError(fmt::format(
+        "what is at {} in {} is malformed. Something else writes to this store; choose another one", group_key, place));
+  return {generation, Incarnation{joined_last}};
 }
 
 }  // namespace
 
-StorePointer open_tcp_store(const std::string& host, uint16_t port, bool holds_it, std::chrono::milliseconds timeout) {
-  c10d::TCPStoreOptions options;
-  options.port = port;
-  options.isServer = holds_it;
-  options.waitWorkers = false;
-  options.timeout = timeout;
-  options.multiTenant = true;
+// The act owns what it uses: it may outlive the call. The store's own errors become ours.
+template <class Act>
+auto MeetingPoint::ask_by(Time deadline, Act act) {
   try {
-    return c10::make_intrusive<c10d::TCPStore>(host, options);
+    auto answer = answer_by(deadline, [store = store_, act = std::move(act)] { return act(*store); });
+    if (answer) return *std::move(answer);
   } catch (const c10::Error& error) {
-    const std::string why = error.what_without_backtrace();
-    if (holds_it)
-      throw InvalidArgumentError(
-          fmt::format("the store cannot be opened at {}:{} by rank 0, which holds it: {}. Choose another port "
-                      "(MASTER_PORT) for all",
-                      host, port, why));
-    throw TimeoutError(
-        fmt::format("the store at {}:{} cannot be reached: {}. Is rank 0, which holds it, up, and have all the same "
-                    "address and port (MASTER_ADDR, MASTER_PORT)?",
-                    host, port, why));
+    throw TimeoutError(fmt::format("{} cannot be reached: {}", place_, error.what_without_backtrace()));
   }
+  throw TimeoutError(fmt::format("{} does not answer. Is whoever serves it stopped or gone?", place_));
 }
 
-StorePointer open_file_store(const std::string& path) {
-  require_own_file(path, "the store (GRADWIRE_STORE)");
-  return c10::make_intrusive<c10d::FileStore>(path, -1);
+template <class Act>
+auto MeetingPoint::ask(Act act) {
+  return ask_by(std::min<Time>(deadline_, Clock::now() + answer_limit), std::move(act));
+}
+
+std::string MeetingPoint::key(const std::string& rest) const {
+  const int64_t generation = generation_;
+  return generation == 0 ? "gradwire/" + rest : fmt::format("gradwire/generation{}/{}", generation, rest);
+}
+
+MeetingPoint::Group MeetingPoint::group() {
+  return group_of(ask([](c10d::Store& store) { return store.check({group_key}) ? store.get(group_key) : Bytes(); }),
+                  place_);
+}
+
+MeetingPoint::Group MeetingPoint::replace_group(const Group& expected, const Group& next) {
+  return group_of(ask([before = bytes_of(expected), after = bytes_of(next)](c10d::Store& store) {
+                    return store.compareSet(group_key, before, after);
+                  }),
+                  place_);
 }
 
 void MeetingPoint::publish(const Record& record) {
-  const std::vector<uint8_t> bytes = bytes_of(record);
-  reach([&] {
-    store_->set(incarnation_key(record.incarnation), bytes);
-    store_->set(name_key(record.name), bytes);
-    if (record.rank >= 0) store_->set(rank_key(record.rank), bytes);
+  std::vector<std::string> keys{key(incarnation_key(record.incarnation)), key(name_key(record.name))};
+  if (record.rank >= 0) keys.push_back(key(rank_key(record.rank)));
+  ask([keys = std::move(keys), bytes = bytes_of(record)](c10d::Store& store) {
+    for (const std::string& each : keys) store.set(each, bytes);
+    return true;
   });
 }
 
 std::optional<Record> MeetingPoint::claim_name(const Record& mine, const std::optional<Record>& instead_of) {
-  const std::vector<uint8_t> wanted = bytes_of(mine);
-  std::vector<uint8_t> there;
-  reach([&] {
-    there =
-        store_->compareSet(name_key(mine.name), instead_of ? bytes_of(*instead_of) : std::vector<uint8_t>(), wanted);
+  const std::string where = key(name_key(mine.name));
+  const Bytes wanted = bytes_of(mine);
+  const Bytes there = ask([where, wanted, before = instead_of ? bytes_of(*instead_of) : Bytes()](c10d::Store& store) {
+    return store.compareSet(where, before, wanted);
   });
   if (there == wanted) return {};
-  return record_of(there, mine.name);
+  return record_of(there, where, place_);
 }
 
-std::optional<Record> MeetingPoint::look_up(const std::string& name) { return look_up_key(name_key(name), name); }
+std::optional<Record> MeetingPoint::look_up(const std::string& name) { return look_up_key(key(name_key(name))); }
 
-std::optional<Record> MeetingPoint::look_up(int rank) {
-  return look_up_key(rank_key(rank), fmt::format("rank {}", rank));
-}
+std::optional<Record> MeetingPoint::look_up(int rank) { return look_up_key(key(rank_key(rank))); }
 
-std::optional<Record> MeetingPoint::look_up_key(const std::string& key, const std::string& whom) {
-  std::optional<Record> record;
-  reach([&] {
-    if (store_->check({key})) record = record_of(store_->get(key), whom);
+std::optional<Record> MeetingPoint::look_up_key(const std::string& where) {
+  const auto bytes = ask([where](c10d::Store& store) {
+    return store.check({where}) ? std::optional(store.get(where)) : std::optional<Bytes>();
   });
-  return record;
+  if (!bytes) return {};
+  return record_of(*bytes, where, place_);
 }
 
 void MeetingPoint::add_event(const Event& event) {
   wire::ByteWriter writer;
   writer.put(static_cast<uint8_t>(event.kind));
   encode(writer, event.record);
-  const std::string& text = writer.bytes();
-  reach([&] {
-    const int64_t number = store_->add(event_count_key, 1);
-    store_->set(event_key(number), std::vector<uint8_t>(text.begin(), text.end()));
+  const int64_t number = ask([counter = key("events")](c10d::Store& store) { return store.add(counter, 1); });
+  ask([where = key(event_key(number)), bytes = bytes_of(writer)](c10d::Store& store) {
+    store.set(where, bytes);
+    return true;
   });
 }
 
 void MeetingPoint::hint_gone(const Record& record) {
-  int64_t tellers = 0;
-  reach([&] { tellers = store_->add("gradwire/gone/" + gradwire::to_string(record.incarnation), 1); });
-  if (tellers == 1) add_event({.kind = Event::Kind::said_gone, .record = record});
+  const std::string tellers = key("gone/" + gradwire::to_string(record.incarnation));
+  if (ask([tellers](c10d::Store& store) { return store.add(tellers, 1); }) == 1)
+    add_event({.kind = Event::Kind::said_gone, .record = record});
 }
 
-std::vector<MeetingPoint::Event> MeetingPoint::events_after(int64_t& known) {
-  std::vector<Event> events;
-  reach([&] {
-    const int64_t count = store_->add(event_count_key, 0);
-    while (known < count) {
-      const std::string key = event_key(known + 1);
-      // Its writer is about to set it. If it died before it could, the event is lost, and others go on.
-      try {
-        store_->wait({key}, std::chrono::seconds(1));
-      } catch (const c10::Error&) {
-        ++known;
-        continue;
-      }
-      const std::vector<uint8_t> bytes = store_->get(key);
-      wire::ByteReader reader({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-      const auto kind = reader.take<uint8_t>();
-      if (kind > static_cast<uint8_t>(Event::Kind::said_gone))
-        throw wire::MalformedError(fmt::format("event of unknown kind {}", kind));
-      events.push_back({Event::Kind{kind}, decode_record(reader)});
-      ++known;
+std::vector<MeetingPoint::Event> MeetingPoint::new_events(EventReader& reader) {
+  const int64_t lost = Clock::now() - reader.missed_since_ >= event_limit ? reader.counted_ : 0;
+  struct Batch {
+    int64_t counted = 0;
+    std::vector<std::optional<Bytes>> events;  // up to the first that may still come
+  };
+  const Batch batch = ask([prefix = key("event"), known = reader.known_, lost](c10d::Store& store) {
+    Batch found{.counted = store.add(prefix + "s", 0)};
+    const int64_t most = std::min(found.counted - known, most_events_at_once);
+    for (int64_t i = 1; i <= most; ++i) {
+      const std::string where = fmt::format("{}/{}", prefix, known + i);
+      if (store.check({where}))
+        found.events.emplace_back(store.get(where));
+      else if (known + i <= lost)
+        found.events.emplace_back();
+      else
+        break;
     }
+    return found;
   });
+  std::vector<Event> events;
+  for (const std::optional<Bytes>& bytes : batch.events) {
+    ++reader.known_;
+    if (bytes) read_event(reader, *bytes, events);
+  }
+  if (reader.known_ < batch.counted && reader.known_ >= reader.counted_) {
+    reader.counted_ = batch.counted;
+    reader.missed_since_ = Clock::now();
+  }
   return events;
 }
 
-int MeetingPoint::next_rank() {
-  int64_t rank = 0;
-  reach([&] { rank = store_->add("gradwire/ranks", 1) - 1; });
-  return static_cast<int>(rank);
-}
-
-void MeetingPoint::wait_for_ranks(int rank, int count, std::chrono::milliseconds timeout) {
-  const std::string all = "gradwire/all";
-  reach([&] {
-    // A worker that dies and comes back while the others still come is counted once.
-    const std::string once = fmt::format("gradwire/counted/{}", rank);
-    if (store_->add(once, 1) == 1 && store_->add("gradwire/counted", 1) >= count) store_->set(all, std::string("1"));
-  });
+void MeetingPoint::read_event(EventReader& reader, const std::vector<uint8_t>& bytes, std::vector<Event>& events) {
   try {
-    store_->wait({all}, timeout);
-  } catch (const c10::Error& error) {
-    std::vector<std::string> missing;
-    reach([&] {
-      for (int other = 0; other < count; ++other)
-        if (store_->add(fmt::format("gradwire/counted/{}", other), 0) == 0) missing.push_back(std::to_string(other));
-    });
-    throw TimeoutError(
-        fmt::format("not all of {} workers joined within {} ms; missing: rank {}. Are they started with "
-                    "the same store and WORLD_SIZE?",
-                    count, timeout.count(), fmt::join(missing, ", ")));
+    wire::ByteReader from = reader_of(bytes);
+    const auto kind = from.take<uint8_t>();
+    if (kind > static_cast<uint8_t>(Event::Kind::said_gone))
+      throw wire::MalformedError(fmt::format("event of unknown kind {}", kind));
+    events.push_back({Event::Kind{kind}, take_record(from)});
+  } catch (const wire::MalformedError& error) {
+    ++reader.malformed_;
+    const Time now = Clock::now();
+    if (now < reader.silent_until_) return;
+    reader.silent_until_ = now + event_limit;
+    LOG(WARNING) << fmt::format(
+        "gradwire: {} in {} is malformed and is left out ({} so far): {}. Something else writes to this store",
+        key(event_key(reader.known_)), place_, reader.malformed_, error.what());
   }
 }
 
-Record MeetingPoint::find(const std::string& name, std::chrono::milliseconds timeout) {
-  return find_key(name_key(name), name, timeout);
+int MeetingPoint::next_rank() {
+  return static_cast<int>(ask([counter = key("ranks")](c10d::Store& store) { return store.add(counter, 1) - 1; }));
 }
 
-Record MeetingPoint::find(int rank, std::chrono::milliseconds timeout) {
-  return find_key(rank_key(rank), fmt::format("rank {}", rank), timeout);
+std::vector<int> MeetingPoint::missing_ranks(int count) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < count; ++rank) keys.push_back(key(counted_key(rank)));
+  return ask_by(Clock::now() + grace, [keys = std::move(keys)](c10d::Store& store) {
+    std::vector<int> missing;
+    for (size_t rank = 0; rank < keys.size(); ++rank)
+      if (!store.check({keys[rank]})) missing.push_back(static_cast<int>(rank));
+    return missing;
+  });
 }
 
-Record MeetingPoint::find(Incarnation incarnation, std::chrono::milliseconds timeout) {
-  return find_key(incarnation_key(incarnation), "incarnation " + gradwire::to_string(incarnation), timeout);
-}
-
-Record MeetingPoint::find_key(const std::string& key, const std::string& whom, std::chrono::milliseconds timeout) {
-  try {
-    store_->wait({key}, timeout);
-    return record_of(store_->get(key), whom);
-  } catch (const c10::Error& error) {
-    throw TimeoutError(fmt::format("{} did not join within {} ms, or the meeting point cannot be reached: {}", whom,
-                                   timeout.count(), error.what_without_backtrace()));
+void MeetingPoint::wait_for_ranks(const Record& mine, int count, Time deadline) {
+  const std::string all = key("all");
+  // A worker that dies and comes back while the others still come is counted once.
+  ask([all, count, once = key(counted_key(mine.rank)), counter = key("counted")](c10d::Store& store) {
+    if (store.add(once, 1) == 1 && store.add(counter, 1) >= count) store.set(all, std::string("1"));
+    return true;
+  });
+  const Time began = Clock::now();
+  Patience waiting;
+  for (;;) {
+    // c10d waits for a key without a limit to its own answer: it gets a moment more than it should need.
+    const Time until = std::min(deadline, waiting.next());
+    const auto slice =
+        std::max(std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()), std::chrono::milliseconds(1));
+    const auto is_there = answer_by(until + grace, [store = store_, all, slice] {
+      try {
+        store->wait({all}, slice);
+        return true;
+      } catch (const c10::Error&) {
+        return false;
+      }
+    });
+    if (is_there && *is_there) return;
+    const bool is_late = Clock::now() >= deadline;
+    const std::vector<int> missing = missing_ranks(count);
+    if (is_late)
+      throw TimeoutError(fmt::format(
+          "not all of {} workers joined within {} ms; missing: rank {}. Are they started with the same store ({}) and "
+          "WORLD_SIZE?",
+          count, std::chrono::duration_cast<std::chrono::milliseconds>(deadline - began).count(),
+          fmt::join(missing, ", "), place_));
+    if (waiting.is_over())
+      LOG(WARNING) << fmt::format("gradwire: {} waits in {} for rank {} of {} workers; gives up in {} s", mine.name,
+                                  place_, fmt::join(missing, ", "), count,
+                                  std::chrono::duration_cast<std::chrono::seconds>(deadline - Clock::now()).count());
   }
 }
 

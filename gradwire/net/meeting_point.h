@@ -1,30 +1,46 @@
 // The meeting point: a c10d store in which workers find each other's records. It says where to connect; who is there,
 // the handshake proves. Running workers do not need it.
+//
+// A store may outlive a group. So that a fixed group never mistakes the records of an earlier run for its own, it has a
+// generation, and a new generation begins with empty keys: gradwire/group holds it and the incarnation that joined
+// last, and every worker that joins changes it by compare-and-set.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include <torch/csrc/distributed/c10d/Store.hpp>
-
 #include "gradwire/net/record.h"
+#include "gradwire/net/store.h"
 
 namespace gradwire::net {
 
-using StorePointer = c10::intrusive_ptr<c10d::Store>;
-
-// A TCPStore that may be shared with torch's own process groups of this process; rank 0 holds it.
-StorePointer open_tcp_store(const std::string& host, uint16_t port, bool holds_it, std::chrono::milliseconds timeout);
-// A FileStore, for workers on one host.
-StorePointer open_file_store(const std::string& path);
-
-// Any thread may use it. Every call may wait for the store.
+// Any thread may use it. Every call may wait for the store, and throws TimeoutError if it does not answer in ten
+// seconds, or, while a worker joins, by that worker's deadline.
 class MeetingPoint {
  public:
-  explicit MeetingPoint(StorePointer store) : store_(std::move(store)) {}
+  using Time = std::chrono::steady_clock::time_point;
+  // `place` is for people: where the store is.
+  explicit MeetingPoint(StorePointer store, std::string place = "the store")
+      : store_(std::move(store)), place_(std::move(place)) {}
+  const std::string& place() const { return place_; }
+  // While a worker joins; Time::max() afterwards.
+  void keep_to(Time deadline) { deadline_ = deadline; }
+
+  // Of a fixed group.
+  struct Group {
+    int64_t generation = 0;
+    Incarnation joined_last = Incarnation::none;
+    bool operator==(const Group&) const = default;
+  };
+  Group group();
+  // The group that is there afterwards: `next`, unless another worker changed it.
+  Group replace_group(const Group& expected, const Group& next);
+  // All that follows uses the keys of this generation. Before other threads use it.
+  void use_generation(int64_t generation) { generation_ = generation; }
 
   // Under its name, its rank and its incarnation.
   void publish(const Record& record);
@@ -32,6 +48,7 @@ class MeetingPoint {
   std::optional<Record> claim_name(const Record& mine, const std::optional<Record>& instead_of);
   std::optional<Record> look_up(const std::string& name);
   std::optional<Record> look_up(int rank);
+
   // Who came and left, in order: everyone adds to it, and reads what is new.
   struct Event {
     // `said_gone`: a member found that it is gone. Like everything here, it may be untrue.
@@ -42,22 +59,40 @@ class MeetingPoint {
   void add_event(const Event& event);
   // Adds the event `said_gone`, unless another member has.
   void hint_gone(const Record& record);
-  // Those after the first `known`, which is then counted on.
-  std::vector<Event> events_after(int64_t& known);
+  // How far a reader has come.
+  class EventReader {
+    friend class MeetingPoint;
+    int64_t known_ = 0;
+    // An event is counted before it is written. Those up to here were counted when one was first missed; what is
+    // missing a second later is lost with its writer.
+    int64_t counted_ = 0;
+    Time missed_since_;
+    int64_t malformed_ = 0;
+    Time silent_until_;  // about malformed ones
+  };
+  // Those that are new. Never waits for one that is missing; what is malformed is logged and stepped over.
+  std::vector<Event> new_events(EventReader& reader);
+
   // 0, 1, 2...: each once.
   int next_rank();
-  // Notes that this rank is there (once, whatever its life), and waits until `count` ranks are; TimeoutError names
-  // those that are not.
-  void wait_for_ranks(int rank, int count, std::chrono::milliseconds timeout);
-  // Wait until the record is there; TimeoutError names whom was waited for.
-  Record find(const std::string& name, std::chrono::milliseconds timeout);
-  Record find(int rank, std::chrono::milliseconds timeout);
-  Record find(Incarnation incarnation, std::chrono::milliseconds timeout);
+  // Notes that this rank is there (once, whatever its life), and waits until `count` ranks are; logs now and then whom
+  // it waits for. TimeoutError names those that are missing.
+  void wait_for_ranks(const Record& mine, int count, Time deadline);
 
  private:
-  std::optional<Record> look_up_key(const std::string& key, const std::string& whom);
-  Record find_key(const std::string& key, const std::string& whom, std::chrono::milliseconds timeout);
+  template <class Act>
+  auto ask(Act act);
+  template <class Act>
+  auto ask_by(Time deadline, Act act);
+  std::string key(const std::string& rest) const;
+  std::optional<Record> look_up_key(const std::string& where);
+  void read_event(EventReader& reader, const std::vector<uint8_t>& bytes, std::vector<Event>& events);
+  std::vector<int> missing_ranks(int count);
+
   const StorePointer store_;
+  const std::string place_;
+  std::atomic<Time> deadline_ = Time::max();
+  std::atomic<int64_t> generation_ = 0;
 };
 
 }  // namespace gradwire::net

@@ -272,9 +272,22 @@ void Session::end(GoneReason reason, const std::string& why) {
   }
   pool_->clear();
   inbox_.lose(*lost);
+  tell_answered(false);
   if (left) place_.loop->post(std::move(left));
   if (place_.forget) place_.forget(*peer_, *lost);
   if (std::shared_ptr<SessionHandler> handler = place_.handler.lock()) handler->peer_gone(*this, reason, why);
+}
+
+void Session::when_answered(std::function<void(bool)> told) {
+  {
+    MutexLock lock(order_);
+    if (!ended_ && !current_) return when_answered_.push_back(std::move(told));
+  }
+  told(!ended_);
+}
+
+void Session::tell_answered(bool answered) {
+  for (const auto& told : std::exchange(when_answered_, {})) told(answered);
 }
 
 PeerGoneError Session::gone() const {

@@ -109,6 +109,9 @@ class Session : public std::enable_shared_from_this<Session> {
   void accept(std::shared_ptr<Channel> channel, const Hello& hello) GRADWIRE_EXCLUDES(order_, state_);
 
   bool ended() const { return ended_; }
+  // Called once: with true when there is a link, with false when the session has ended before there was one. At once if
+  // that is known; else with the session's lock held, so it must be brief, and must not use the session.
+  void when_answered(std::function<void(bool)> told) GRADWIRE_EXCLUDES(order_);
 
   struct Statistics {
     uint64_t handled = 0;
@@ -187,6 +190,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void say_goodbye_if_due() GRADWIRE_REQUIRES(state_);
   bool goodbye_heard() const GRADWIRE_REQUIRES(state_);
   void end(GoneReason reason, const std::string& why) GRADWIRE_REQUIRES(order_) GRADWIRE_EXCLUDES(state_);
+  void tell_answered(bool answered) GRADWIRE_REQUIRES(order_);
   void tick(Time expected) GRADWIRE_EXCLUDES(order_, state_);
   PeerGoneError gone() const GRADWIRE_REQUIRES(state_);
   void log_limited(RateLimitedLog& log, const std::string& line) const;
@@ -231,6 +235,7 @@ class Session : public std::enable_shared_from_this<Session> {
   bool reader_claimed_ GRADWIRE_GUARDED_BY(order_) = false;
   Time last_heard_ GRADWIRE_GUARDED_BY(order_);
   Time last_pinged_ GRADWIRE_GUARDED_BY(order_);
+  std::vector<std::function<void(bool)>> when_answered_ GRADWIRE_GUARDED_BY(order_);
   uint64_t links_ GRADWIRE_GUARDED_BY(order_) = 0;
   uint64_t dials_ GRADWIRE_GUARDED_BY(order_) = 0;
 

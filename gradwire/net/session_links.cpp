@@ -259,6 +259,7 @@ void Session::adopt(std::shared_ptr<Channel> channel, const Hello& hello, std::s
     say_goodbye_if_due();
     left = goodbye_heard();
   }
+  tell_answered(true);
   if (left) end(GoneReason::left, "we said goodbye");
 }
 

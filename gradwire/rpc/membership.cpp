@@ -31,21 +31,6 @@ PeerEvent::Kind kind_of(GoneReason reason) {
   }
 }
 
-// Whether that incarnation answers at its address. Waits until it is known.
-bool answers(net::Endpoint& endpoint, const net::Record& other, std::chrono::steady_clock::time_point deadline) {
-  const std::shared_ptr<net::Session> session = endpoint.session(other);
-  while (!session->ended()) {
-    if (session->statistics().linked) return true;
-    if (std::chrono::steady_clock::now() >= deadline)
-      throw TimeoutError(
-          fmt::format("the name {} is registered for {}, which neither answers nor refuses at its address; choose "
-                      "another name, or wait until it is known to be gone",
-                      other.name, to_string(other)));
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return false;
-}
-
 }  // namespace
 
 std::shared_ptr<Membership> Membership::make(std::shared_ptr<net::MeetingPoint> meeting_point,
@@ -71,27 +56,6 @@ Membership::Membership(std::shared_ptr<net::MeetingPoint> meeting_point, std::sh
       runtime_(std::move(runtime)),
       exchange_(std::move(exchange)),
       events_(std::make_shared<PeerEvents>(runtime_)) {}
-
-void Membership::enter(const std::shared_ptr<net::Endpoint>& endpoint, std::chrono::milliseconds timeout) {
-  const RecordPointer me(endpoint, &endpoint->record());
-  {
-    MutexLock lock(mutex_);
-    mine_ = me;
-  }
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  std::optional<net::Record> there;
-  while ((there = meeting_point_->claim_name(*me, there))) {
-    if (answers(*endpoint, *there, deadline))
-      throw InvalidArgumentError(
-          fmt::format("the name {} is taken: {} answers at its address. Give each worker a name of its own "
-                      "(GRADWIRE_NAME or WorkerOptions::name) and each process its RANK",
-                      me->name, to_string(*there)),
-          there->name);
-  }
-  meeting_point_->publish(*me);
-  meeting_point_->add_event({.kind = net::MeetingPoint::Event::Kind::joined, .record = *me});
-  entered_ = true;
-}
 
 void Membership::say_left() noexcept {
   if (!entered_) return;
@@ -203,7 +167,7 @@ void Membership::refresh() {
   std::vector<RecordPointer> suspects;
   {
     MutexLock one_at_a_time(refreshing_);
-    for (const net::MeetingPoint::Event& event : meeting_point_->events_after(events_known_)) {
+    for (const net::MeetingPoint::Event& event : meeting_point_->new_events(event_reader_)) {
       const net::Record& record = event.record;
       if (record.incarnation == self) continue;
       MutexLock lock(mutex_);

@@ -33,8 +33,9 @@ class Membership : public std::enable_shared_from_this<Membership> {
                                           std::shared_ptr<net::Runtime> runtime, std::shared_ptr<Exchange> exchange);
 
   // Registers this worker. A name is taken while its registered incarnation answers at its address; otherwise this
-  // worker replaces the record. Throws InvalidArgumentError if it is taken.
-  void enter(const std::shared_ptr<net::Endpoint>& endpoint, std::chrono::milliseconds timeout);
+  // worker replaces the record. A fixed group (with its size) of which nobody answers is one of an earlier run: then a
+  // new one begins. Throws InvalidArgumentError if the name is taken, TimeoutError.
+  void enter(const std::shared_ptr<net::Endpoint>& endpoint, std::optional<int> world_size, net::Time deadline);
   // Says that this worker is leaving, as far as the meeting point can be reached.
   void say_left() noexcept;
 
@@ -57,6 +58,10 @@ class Membership : public std::enable_shared_from_this<Membership> {
  private:
   Membership(std::shared_ptr<net::MeetingPoint> meeting_point, std::shared_ptr<net::Runtime> runtime,
              std::shared_ptr<Exchange> exchange);
+
+  // Of entering (entering.cpp).
+  net::MeetingPoint::Group choose_generation(net::Endpoint& endpoint, int world_size, net::Time deadline);
+  void claim_name(net::Endpoint& endpoint, net::Time deadline);
 
   void peer_gone(const net::Record& peer, GoneReason reason) GRADWIRE_EXCLUDES(mutex_);
   void hint_arrived(Incarnation suspect) GRADWIRE_EXCLUDES(mutex_);
@@ -89,7 +94,7 @@ class Membership : public std::enable_shared_from_this<Membership> {
   std::atomic<bool> closed_ = false;
 
   Mutex refreshing_;  // one at a time; held while the meeting point is asked
-  int64_t events_known_ GRADWIRE_GUARDED_BY(refreshing_) = 0;
+  net::MeetingPoint::EventReader event_reader_ GRADWIRE_GUARDED_BY(refreshing_);
 
   // What was heard of a worker that is not known to be gone.
   struct Suspicion {

@@ -48,7 +48,9 @@ std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOpt
   const net::SocketOptions sockets = options.transport ? net::SocketOptions{} : socket_options(options);
   std::shared_ptr<WorkerCore> core(new WorkerCore);
   core->runtime_ = net::Runtime::of_process();
-  auto meeting_point = std::make_shared<net::MeetingPoint>(open_store(options));
+  const auto deadline = std::chrono::steady_clock::now() + options.join_timeout;
+  auto meeting_point = std::make_shared<net::MeetingPoint>(open_store(options), place_of_store(options));
+  meeting_point->keep_to(deadline);
   if (!options.rank) options.rank = rank_in_growing_group(*meeting_point, options.name);
   if (options.name.empty()) options.name = fmt::format("worker{}", *options.rank);
   core->options_ = options;
@@ -82,8 +84,9 @@ std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOpt
                           {.peer_timeout = options.peer_timeout, .max_outgoing_bytes = options.max_outgoing_bytes});
   core->exchange_->open(core->endpoint_);
   try {
-    core->membership_->enter(core->endpoint_, options.join_timeout);
-    if (options.world_size) meeting_point->wait_for_ranks(*options.rank, *options.world_size, options.join_timeout);
+    core->membership_->enter(core->endpoint_, options.world_size, deadline);
+    if (options.world_size) meeting_point->wait_for_ranks(core->record(), *options.world_size, deadline);
+    meeting_point->keep_to(std::chrono::steady_clock::time_point::max());
   } catch (...) {
     core->close();
     throw;

@@ -105,6 +105,11 @@ void take_tcp(WorkerOptions& options) {
   }
 }
 
+net::StoreAddress address_of_store(const WorkerOptions& options) {
+  if (options.holds_store == false) return net::address_of_foreign_store(options.master_address);
+  return net::address_of_own_store(options.master_address, !options.tcp_host.empty());
+}
+
 }  // namespace
 
 WorkerOptions WorkerOptions::from_environment() {
@@ -129,11 +134,17 @@ WorkerOptions WorkerOptions::from_environment() {
   return options;
 }
 
+std::string place_of_store(const WorkerOptions& options) {
+  if (options.store) return "the store that the program gave";
+  if (!options.store_file.empty()) return fmt::format("the store file {}", options.store_file);
+  return fmt::format("the store at {}:{}", address_of_store(options).dialled, options.master_port);
+}
+
 net::StorePointer open_store(const WorkerOptions& options) {
   net::StorePointer store = options.store;
   if (!store && !options.store_file.empty()) store = net::open_file_store(options.store_file);
   if (!store)
-    store = net::open_tcp_store(options.master_address, options.master_port,
+    store = net::open_tcp_store(address_of_store(options), options.master_port,
                                 options.holds_store.value_or(options.rank == 0), options.join_timeout);
   if (!options.store_prefix.empty()) store = c10::make_intrusive<c10d::PrefixStore>(options.store_prefix, store);
   return store;

@@ -29,8 +29,9 @@ struct WorkerOptions {
   std::string store_file;   // a file on this host; empty: master_address and master_port
   std::string master_address = "127.0.0.1";
   uint16_t master_port = 29500;
-  // Whether this worker serves the store at master_address. None: rank 0 does. False for all: someone else does, as
-  // torchrun's agent. In a growing group without ranks, true for exactly one.
+  // Whether this worker serves the store at master_address. None: rank 0 does, and the store's address follows the rule
+  // in net/store_address.h. False for all: somebody else does, as torchrun's agent, at master_address. In a growing
+  // group without ranks, true for exactly one, and none for the others.
   std::optional<bool> holds_store;
   // All keys begin with it. A store that outlives a group (torchrun's does, over a restart) needs another one each
   // time.
@@ -71,5 +72,7 @@ struct WorkerOptions {
 
 // The store that the options name, all keys with their prefix. May wait join_timeout for whoever serves it.
 net::StorePointer open_store(const WorkerOptions& options);
+// Where that is, for people: "the store file /tmp/meeting".
+std::string place_of_store(const WorkerOptions& options);
 
 }  // namespace gradwire

@@ -1,13 +1,10 @@
 #include "gradwire/net/meeting_point.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "gradwire/testing/processes.h"
-
+#include "tests/support/captured_log.h"
 #include "tests/support/socket_end.h"
 #include "tests/support/thrown.h"
 
@@ -31,56 +28,14 @@ void exchange(const net::StorePointer& store) {
   net::MeetingPoint here(store);
   const net::Record record = record_of("alice", 4);
   here.publish(record);
-  EXPECT_EQ(here.find("alice", 10s), record);
-  EXPECT_EQ(here.find(4, 10s), record);
-  EXPECT_EQ(here.find(record.incarnation, 10s), record);
+  EXPECT_EQ(here.look_up("alice"), record);
+  EXPECT_EQ(here.look_up(4), record);
+  EXPECT_EQ(here.look_up("bob"), std::nullopt);
 }
 
-TEST(MeetingPoint, FindsRecordsByNameRankAndIncarnationInAFile) {
+TEST(MeetingPoint, FindsRecordsByNameAndRankInAFile) {
   Folder folder;
   exchange(net::open_file_store(folder / "store"));
-}
-
-// A socket, and the port that it was given.
-std::pair<net::Descriptor, uint16_t> bound_to_loopback() {
-  net::Descriptor bound(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-  socklen_t size = sizeof address;
-  EXPECT_EQ(bind(bound.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(getsockname(bound.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-  return {std::move(bound), ntohs(address.sin_port)};
-}
-
-TEST(MeetingPoint, FindsRecordsOverTcpAndCanBeSharedInOneProcess) {
-  // A free port: the store takes 0 for "any" only where it is held, so ask the system first.
-  const uint16_t port = bound_to_loopback().second;
-  auto first = net::open_tcp_store("127.0.0.1", port, true, 10s);
-  // Multi-tenant: a second holder in the same process, such as torch's own process group, shares it.
-  auto second = net::open_tcp_store("127.0.0.1", port, true, 10s);
-  exchange(first);
-  exchange(second);
-}
-
-TEST(MeetingPoint, AStoreThatCannotBeOpenedSaysWhereAndWhatToDo) {
-  // Someone else's port: rank 0 cannot have it, and for the others nothing answers there.
-  const auto [taken, port] = bound_to_loopback();
-  const std::string place = "127.0.0.1:" + std::to_string(port);
-  EXPECT_THAT(thrown<TimeoutError>([&] { net::open_tcp_store("127.0.0.1", port, false, 100ms); }),
-              ::testing::AllOf(HasSubstr(place), HasSubstr("Is rank 0, which holds it, up")));
-  ASSERT_EQ(::listen(taken.get(), 1), 0);
-  EXPECT_THAT(thrown<InvalidArgumentError>([&] { net::open_tcp_store("127.0.0.1", port, true, 100ms); }),
-              ::testing::AllOf(HasSubstr(place), HasSubstr("Choose another port")));
-}
-
-TEST(MeetingPoint, NamesWhomItWaitedForInVain) {
-  Folder folder;
-  net::MeetingPoint here(net::open_file_store(folder / "store"));
-  try {
-    here.find("bob", 20ms);
-    FAIL() << "found";
-  } catch (const TimeoutError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("bob did not join within 20 ms"));
-  }
 }
 
 TEST(MeetingPoint, TheNewestLifeOfANameIsFoundUnderIt) {
@@ -89,8 +44,121 @@ TEST(MeetingPoint, TheNewestLifeOfANameIsFoundUnderIt) {
   const net::Record first = record_of("alice", 0), second = record_of("alice", 0);
   here.publish(first);
   here.publish(second);
-  EXPECT_EQ(here.find("alice", 10s), second);
-  EXPECT_EQ(here.find(first.incarnation, 10s), first);
+  EXPECT_EQ(here.look_up("alice"), second);
+}
+
+TEST(MeetingPoint, AGroupIsReplacedByOneWorkerAtATime) {
+  net::MeetingPoint here(c10::make_intrusive<c10d::HashStore>());
+  const net::MeetingPoint::Group empty = here.group();
+  EXPECT_EQ(empty, net::MeetingPoint::Group());
+  const net::MeetingPoint::Group mine{0, make_incarnation()};
+  const net::MeetingPoint::Group theirs{0, make_incarnation()};
+  EXPECT_EQ(here.replace_group(empty, mine), mine);
+  EXPECT_EQ(here.replace_group(empty, theirs), mine);
+  EXPECT_EQ(here.group(), mine);
+}
+
+TEST(MeetingPoint, N5_AGenerationSeesNothingOfTheOneBefore) {
+  net::MeetingPoint here(c10::make_intrusive<c10d::HashStore>());
+  const net::Record before = record_of("alice", 0);
+  here.publish(before);
+  here.add_event({.kind = net::MeetingPoint::Event::Kind::joined, .record = before});
+  here.use_generation(1);
+  net::MeetingPoint::EventReader reader;
+  EXPECT_EQ(here.look_up("alice"), std::nullopt);
+  EXPECT_THAT(here.new_events(reader), ::testing::IsEmpty());
+  const net::Record after = record_of("alice", 0);
+  EXPECT_EQ(here.claim_name(after, {}), std::nullopt);
+  here.use_generation(0);
+  EXPECT_EQ(here.look_up("alice"), before);
+}
+
+// What somebody who reaches the store can write there.
+struct Forger {
+  net::StorePointer store = c10::make_intrusive<c10d::HashStore>();
+  net::MeetingPoint here{store, "the forged store"};
+  net::MeetingPoint::EventReader reader;
+  void add_event(const std::string& bytes) {
+    store->set(fmt::format("gradwire/event/{}", store->add("gradwire/events", 1)), bytes);
+  }
+  static std::string bytes_of(const net::Record& record) {
+    wire::ByteWriter writer;
+    net::encode(writer, record);
+    return writer.take();
+  }
+  std::vector<std::string> new_names() {
+    std::vector<std::string> names;
+    for (const auto& event : here.new_events(reader)) names.push_back(event.record.name);
+    return names;
+  }
+};
+
+TEST(MeetingPoint, W9_AMalformedEventIsSteppedOver) {
+  Forger forger;
+  forger.here.add_event({.kind = net::MeetingPoint::Event::Kind::joined, .record = record_of("alice", 0)});
+  forger.add_event("not an event");
+  forger.add_event("");
+  forger.add_event(std::string(1, '\1') + Forger::bytes_of(record_of("no name for\na worker", 1)));
+  forger.add_event(std::string(1, '\1') + Forger::bytes_of(record_of("eve", 1)) + "and more");
+  forger.here.add_event({.kind = net::MeetingPoint::Event::Kind::joined, .record = record_of("bob", 2)});
+  CapturedLog captured;
+  EXPECT_THAT(forger.new_names(), ::testing::ElementsAre("alice", "bob"));
+  const std::string log = captured.take();
+  EXPECT_THAT(log, HasSubstr("gradwire/event/2"));
+  EXPECT_EQ(log.find("malformed"), log.rfind("malformed")) << "one line a second: " << log;
+  EXPECT_THAT(forger.new_names(), ::testing::IsEmpty());
+}
+
+TEST(MeetingPoint, W9_EventsThatAreMissingAreWaitedForTogether) {
+  Forger forger;
+  forger.store->add("gradwire/events", 200);
+  forger.here.add_event({.kind = net::MeetingPoint::Event::Kind::joined, .record = record_of("alice", 0)});
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_THAT(forger.new_names(), ::testing::IsEmpty()) << "the missing ones may still come";
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 1s) << "nobody waits for them";
+  std::vector<std::string> names;
+  EXPECT_TRUE(wait_until([&] { return !(names = forger.new_names()).empty(); }));
+  EXPECT_THAT(names, ::testing::ElementsAre("alice"));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 20s) << "one wait for 200 of them";
+}
+
+TEST(MeetingPoint, W9_AnEventThatComesLateIsNotLost) {
+  Forger forger;
+  const int64_t number = forger.store->add("gradwire/events", 1);
+  forger.here.add_event({.kind = net::MeetingPoint::Event::Kind::joined, .record = record_of("bob", 1)});
+  EXPECT_THAT(forger.new_names(), ::testing::IsEmpty());
+  forger.store->set(fmt::format("gradwire/event/{}", number),
+                    std::string(1, '\1') + Forger::bytes_of(record_of("alice", 0)));
+  EXPECT_THAT(forger.new_names(), ::testing::ElementsAre("alice", "bob"));
+}
+
+TEST(MeetingPoint, W9_AnEndlessCountOfEventsHoldsNobodyUp) {
+  Forger forger;
+  forger.store->add("gradwire/events", int64_t{1} << 62U);
+  EXPECT_THAT(forger.new_names(), ::testing::IsEmpty());
+  const auto after = std::chrono::steady_clock::now() + 1100ms;
+  EXPECT_TRUE(wait_until([&] { return std::chrono::steady_clock::now() > after; }));
+  EXPECT_THAT(forger.new_names(), ::testing::IsEmpty());
+}
+
+TEST(MeetingPoint, W15_ARecordThatNoWorkerWroteIsRefusedAndItsKeyNamed) {
+  net::Record long_path = record_of("alice", 0);
+  long_path.unix_path = std::string(5000, 'x');
+  net::Record control = record_of("alice", 0);
+  control.tcp_address = "host:1\x1b[31m";
+  net::Record nobody = record_of("alice", 0);
+  nobody.incarnation = Incarnation::none;
+  for (const std::string& bytes :
+       {std::string("nonsense"), Forger::bytes_of(record_of("a name\nand a line", 0)), Forger::bytes_of(long_path),
+        Forger::bytes_of(control), Forger::bytes_of(nobody), Forger::bytes_of(record_of(std::string(129, 'a'), 0))}) {
+    Forger forger;
+    forger.store->set("gradwire/name/alice", bytes);
+    EXPECT_THAT(thrown<InvalidArgumentError>([&] { forger.here.look_up("alice"); }),
+                ::testing::AllOf(HasSubstr("gradwire/name/alice"), HasSubstr("the forged store")));
+  }
+  Forger forger;
+  forger.store->set("gradwire/group", std::string("1 2 3"));
+  EXPECT_THAT(thrown<InvalidArgumentError>([&] { forger.here.group(); }), HasSubstr("gradwire/group"));
 }
 
 }  // namespace

@@ -49,6 +49,18 @@ class Launchers(unittest.TestCase):
         output = self.run_it("sh", "-c", first, WORLD_SIZE="2", GRADWIRE_STORE=str(self.folder / "store"))
         self.assertRegex(output, re.compile(SCALED, re.M))
 
+    def test_n5_by_hand_again_and_again_with_the_same_store(self):
+        both = f'RANK=1 "{HELLO}" & RANK=0 "{HELLO}" && wait $!'
+        for run in range(3):
+            output = self.run_it("sh", "-c", both, WORLD_SIZE="2", GRADWIRE_STORE=str(self.folder / "store"))
+            self.assertRegex(output, re.compile(SCALED, re.M), run)
+
+    def test_by_hand_over_tcp(self):
+        both = f'RANK=1 "{HELLO}" & RANK=0 "{HELLO}" && wait $!'
+        for address in ("127.0.0.1", "127.0.1.1", "localhost", socket.gethostname()):
+            output = self.run_it("sh", "-c", both, WORLD_SIZE="2", MASTER_ADDR=address, MASTER_PORT=str(free_port()))
+            self.assertRegex(output, re.compile(SCALED, re.M), address)
+
     def test_torchrun(self):
         self.assertRegex(self.torchrun(HELLO), re.compile(SCALED, re.M))
 

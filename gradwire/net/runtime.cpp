@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
+#include <atomic>
+
 #include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
@@ -61,6 +63,7 @@ struct Runtime::Core {
   }
 
   LivesHere lives_here;
+  std::atomic<size_t> delays = 0;
   // Of the thread that leads: there is one at a time, and the lead is passed on under a lock.
   Spin spin;
   Poller poller;
@@ -118,9 +121,13 @@ void Runtime::post(Task task) { asio::post(core_->context, std::move(task)); }
 
 void Runtime::after(Duration delay, Task task) {
   auto timer = std::make_shared<asio::steady_timer>(core_->context, delay);
-  timer->async_wait([timer, task = std::move(task)](const asio::error_code& error) {
+  core_->delays.fetch_add(1, std::memory_order_relaxed);
+  timer->async_wait([timer, &delays = core_->delays, task = std::move(task)](const asio::error_code& error) {
+    delays.fetch_sub(1, std::memory_order_relaxed);
     if (!error) task();
   });
 }
+
+size_t Runtime::delays_outstanding() const { return core_->delays.load(std::memory_order_relaxed); }
 
 }  // namespace gradwire::net

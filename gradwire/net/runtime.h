@@ -32,6 +32,8 @@ class Runtime : public Loop, public std::enable_shared_from_this<Runtime> {
   // On the loop: brief, one at a time.
   void post(Task task) override;
   void after(Duration delay, Task task) override;
+  // How many delays are not over: for tests, because a task that is put off again and again must not pile up.
+  size_t delays_outstanding() const;
   // Anywhere: may block, several at a time.
   void submit(Task task) { threads_->submit(std::move(task)); }
 

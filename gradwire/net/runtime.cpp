@@ -14,6 +14,7 @@
 #include "gradwire/base/error.h"
 #include "gradwire/base/mutex.h"
 #include "gradwire/base/torch_compatibility.h"
+#include "gradwire/net/descriptor_limit.h"
 #include "gradwire/net/fork.h"
 #include "gradwire/net/held_folder.h"
 #include "gradwire/net/process_exit.h"
@@ -97,7 +98,10 @@ void Runtime::require_threads() {
 }
 
 Runtime::Runtime()
-    : core_(std::make_shared<Core>()),
+    : core_(with_descriptors([] {
+        raise_descriptor_limit();
+        return std::make_shared<Core>();
+      })),
       threads_(std::make_shared<Threads>(Core::turns(core_))),
       segment_budget_(std::make_shared<SegmentBudget>(most_segment_bytes, most_segment_descriptors())) {
   require_same_torch(torch_version_at_build(), torch_version_loaded());

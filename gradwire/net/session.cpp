@@ -187,9 +187,10 @@ void Session::send_control(MessageType type, const std::vector<uint64_t>& ids) {
 class Session::ReaderLease {
  public:
   // None if someone else reads it, or if no thread can.
-  explicit ReaderLease(Session& session) : session_(session) {
+  ReaderLease(Session& session, Waker& waker) : session_(session) {
     MutexLock lock(session_.order_);
-    if (!session_.current_ || session_.reader_claimed_ || session_.current_->link().descriptor() < 0)
+    if (!session_.current_ || session_.reader_claimed_ || session_.current_->link().descriptor() < 0 ||
+        !waker.can_watch())
       return;
     channel_ = session_.current_;
     session_.reader_claimed_ = true;
@@ -214,7 +215,7 @@ class Session::ReaderLease {
 bool Session::wait(Waker& waker, const std::function<bool()>& done, Time deadline) {
   flush();
   while (!done() && place_.loop->now() < deadline) {
-    const ReaderLease lease(*this);
+    const ReaderLease lease(*this, waker);
     const std::shared_ptr<Channel>& channel = lease.channel();
     if (!channel) {
       waker.sleep(-1, deadline);

@@ -151,6 +151,30 @@ double memory_growth() {
   return 100 * (pair.resident_bytes() - before) / before;
 }
 
+// The same for calls with two limits, the longer of which is always under way.
+double memory_growth_mixed_timeouts() {
+  Pair pair;
+  const Peer patient = pair.peer.with_timeout(std::chrono::seconds(60));
+  const Peer hasty = pair.peer.with_timeout(std::chrono::milliseconds(500));
+  std::vector<Future<at::Tensor>> under_way;
+  const auto calls = [&](int count) {
+    for (int done = 0; done < count; done += 1000) {
+      std::vector<Future<at::Tensor>> futures;
+      for (int i = 0; i < 1000; ++i)
+        futures.push_back((i % 2 == 0 ? patient : hasty).call(add, pair.small, pair.small));
+      for (Future<at::Tensor>& future : under_way) future.get();
+      for (size_t i = 1; i < futures.size(); ++i) futures[i].get();
+      under_way.assign(futures.begin(), futures.begin() + 1);
+    }
+  };
+  calls(1'000'000);
+  const double before = pair.resident_bytes();
+  calls(1'000'000);
+  const double growth = 100 * (pair.resident_bytes() - before) / before;
+  for (Future<at::Tensor>& future : under_way) future.get();
+  return growth;
+}
+
 }  // namespace
 
 std::vector<Row> call_rows() {
@@ -163,6 +187,7 @@ std::vector<Row> call_rows() {
   rows.push_back({"call.blocking.during_bulk", "us", during_bulk});
   rows.push_back({"call.behind_blocked", "us", behind_blocked});
   rows.push_back({"call.memory_growth_per_million", "percent", memory_growth});
+  rows.push_back({"call.memory_growth.mixed_timeouts", "percent", memory_growth_mixed_timeouts});
   return rows;
 }
 

@@ -1,5 +1,6 @@
 #include "gradwire/base/torch_file.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <caffe2/serialize/inline_container.h>
@@ -13,6 +14,18 @@
 #include "gradwire/base/error.h"
 
 namespace gradwire {
+namespace {
+
+// Waits until the file's or folder's contents are on the disk.
+bool write_through(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  const bool done = ::fsync(descriptor) == 0;
+  ::close(descriptor);
+  return done;
+}
+
+}  // namespace
 
 void write_torch_file(const std::string& path, const c10::IValue& value) {
   // Not torch::jit::pickle_save, which marks containers with their types: Python's torch.load refuses those marks.
@@ -22,7 +35,7 @@ void write_torch_file(const std::string& path, const c10::IValue& value) {
   pickler.protocol();
   pickler.pushIValue(value);
   pickler.stop();
-  // Whoever reads the path meanwhile, or after a crash, finds the file from before.
+  // Whoever reads the path meanwhile, or after a crash, finds the file from before or the whole new one.
   const std::string fresh = fmt::format("{}.{}", path, getpid());
   std::ofstream file(fresh, std::ios::binary);
   {
@@ -39,11 +52,16 @@ void write_torch_file(const std::string& path, const c10::IValue& value) {
   }
   file.close();
   std::error_code failed;
-  if (file) std::filesystem::rename(fresh, path, failed);
-  if (!file || failed) {
+  // The bytes before the name: after a crash of the machine the name must not stand for half a file.
+  const bool written = file && write_through(fresh);
+  if (written) std::filesystem::rename(fresh, path, failed);
+  if (!written || failed) {
     std::filesystem::remove(fresh, failed);
     throw InvalidArgumentError("cannot write " + path);
   }
+  // The new name itself. Some file systems cannot do that for a folder: then the file from before may come back.
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  write_through(folder.empty() ? "." : folder);
 }
 
 c10::IValue read_torch_file(const std::string& path) {

@@ -38,7 +38,16 @@ void Acceptor::close() {
   listening_ = Descriptor();
 }
 
-void Acceptor::ready(Interest) {
+// What goes wrong ends the connections of this turn; those that wait are told again.
+void Acceptor::ready(Interest) noexcept {
+  try {
+    accept_waiting();
+  } catch (const std::exception& error) {
+    LOG(ERROR) << "gradwire: a connection that was being accepted is closed: " << error.what();
+  }
+}
+
+void Acceptor::accept_waiting() {
   std::vector<Descriptor> sockets;
   int shortage = 0;
   {

@@ -27,12 +27,13 @@ class Acceptor : public Watcher, public std::enable_shared_from_this<Acceptor> {
 
   // Stops listening: who dials is refused from now on.
   void close();
-  void ready(Interest ready) override;
+  void ready(Interest ready) noexcept override;
 
  private:
   Acceptor(std::shared_ptr<Runtime> runtime, Descriptor listening, Accepted accepted)
       : runtime_(std::move(runtime)), accepted_(std::move(accepted)), listening_(std::move(listening)) {}
   void watch(bool wanted);
+  void accept_waiting();
 
   const std::shared_ptr<Runtime> runtime_;
   const Accepted accepted_;

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gradwire/net/descriptor_limit.h"
+
 namespace gradwire::net {
 namespace {
 
@@ -19,6 +21,7 @@ std::atomic<int> living = 0;
 std::atomic<bool> forked = false;
 
 void in_child() {
+  restore_descriptor_limit();
   if (living == 0) return;
   forked = true;
   for (size_t word = 0; word < marked.size(); ++word)

@@ -1,6 +1,6 @@
 // What becomes of a process that is forked while Gradwire runs in its parent: the child runs on without it. It has none
 // of the threads; and what it inherited of the parent's sockets is closed, for the others would take the child's open
-// copy for a living parent.
+// copy for a living parent. Its limit on descriptors is the one from before the parent's runtime raised it.
 #pragma once
 
 namespace gradwire::net {

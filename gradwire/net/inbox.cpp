@@ -26,10 +26,11 @@ bool Arrival::settled() {
   return state_ != State::pending;
 }
 
-void Arrival::settle(State state, std::optional<PeerGoneError> lost) {
+void Arrival::settle(State state, std::exception_ptr lost) {
   std::function<void()> then;
   {
     MutexLock lock(mutex_);
+    if (state_ != State::pending) return;
     state_ = state;
     lost_ = std::move(lost);
     then = std::move(then_);
@@ -40,7 +41,7 @@ void Arrival::settle(State state, std::optional<PeerGoneError> lost) {
 wire::Payload Arrival::take() {
   {
     MutexLock lock(mutex_);
-    if (lost_) throw *lost_;
+    if (lost_) std::rethrow_exception(lost_);
   }
   wire::Payload payload{.bytes = std::move(body_)};
   payload.tensors.reserve(descriptions_.size());
@@ -208,16 +209,29 @@ Delivery Inbox::open(uint64_t number, std::string_view payload) {
 char* Inbox::destination(uint64_t number, const Chunk& chunk, size_t size) {
   auto found = bulks_.find({number, chunk.part});
   if (found == bulks_.end()) return nullptr;
-  const Bulk& bulk = found->second;
+  Bulk& bulk = found->second;
   if (chunk.offset != bulk.received || size > bulk.size - bulk.received)
     throw wire::MalformedError(fmt::format("chunk of message {}, part {}: {} bytes at {} of {}, expected at {}", number,
                                            chunk.part, size, chunk.offset, bulk.size, bulk.received));
   if (bulk.memory != nullptr) return bulk.memory + bulk.received;
+  if (bulk.dropped) return nullptr;
   // A size that was only announced makes no memory.
   std::string& text = bulk.arrival->body_;
   const size_t needed = bulk.received + size;
-  if (text.capacity() < needed) text.reserve(std::min<size_t>(bulk.size, std::max(needed, 2 * text.capacity())));
-  text.resize(needed);
+  try {
+    if (text.capacity() < needed) text.reserve(std::min<size_t>(bulk.size, std::max(needed, 2 * text.capacity())));
+    text.resize(needed);
+  } catch (const std::exception& error) {
+    // As where a message is opened: memory is short, and that ends this message alone. Its bytes are dropped as they
+    // come.
+    bulk.dropped = true;
+    std::string().swap(text);
+    bulk.arrival->settle(
+        Arrival::State::lost,
+        std::make_exception_ptr(OverloadedError(fmt::format(
+            "no memory for a message of {} bytes, of which {} had come: {}", bulk.size, bulk.received, error.what()))));
+    return nullptr;
+  }
   return text.data() + bulk.received;
 }
 
@@ -291,7 +305,7 @@ void Inbox::lose(const PeerGoneError& error) {
   std::shared_ptr<Arrival> last;
   for (auto& [key, bulk] : bulks) {
     // Several parts may share one arrival: it is settled once.
-    if (bulk.arrival != last) bulk.arrival->settle(Arrival::State::lost, error);
+    if (bulk.arrival != last) bulk.arrival->settle(Arrival::State::lost, std::make_exception_ptr(error));
     last = bulk.arrival;
   }
   segments_.clear();

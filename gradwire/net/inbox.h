@@ -51,7 +51,8 @@ class Inbox {
   // Opens the payload of the message frame with this number.
   Delivery open(uint64_t number, std::string_view payload);
 
-  // Where the bytes of a chunk go; null if no one wants them any more.
+  // Where the bytes of a chunk go; null if no one wants them any more, or there is no memory for them: then the arrival
+  // is settled with an OverloadedError.
   char* destination(uint64_t number, const Chunk& chunk, size_t size);
   // All its bytes are there. True if its part is complete (or not wanted): the sender may be told.
   bool chunk_arrived(uint64_t number, const Chunk& chunk, size_t size);
@@ -76,6 +77,7 @@ class Inbox {
     char* memory = nullptr;  // null: the message's bytes, which grow as they come
     uint64_t size = 0;
     uint64_t received = 0;
+    bool dropped = false;  // there was no memory for what has come
   };
   using Key = std::pair<uint64_t, uint32_t>;
 

@@ -7,9 +7,9 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,8 +47,8 @@ class Arrival {
   bool settled() GRADWIRE_EXCLUDES(mutex_);
   // What the tensors are, before their bytes are there.
   const std::vector<wire::TensorDescription>& descriptions() const { return descriptions_; }
-  // Once, after it has settled. Throws PeerGoneError if the peer was gone before all had come,
-  // wire::MalformedError if the tensors are not what they claim.
+  // Once, after it has settled. Throws PeerGoneError if the peer was gone before all had come, OverloadedError if there
+  // was no memory for it, wire::MalformedError if the tensors are not what they claim.
   wire::Payload take() GRADWIRE_EXCLUDES(mutex_);
 
   // What arrives without a journey: a message to oneself. Its tensors are copied, as those of any message.
@@ -57,7 +57,8 @@ class Arrival {
  private:
   friend class Inbox;
   enum class State { pending, complete, lost };
-  void settle(State state, std::optional<PeerGoneError> lost = {}) GRADWIRE_EXCLUDES(mutex_);
+  // Again does nothing.
+  void settle(State state, std::exception_ptr lost = nullptr) GRADWIRE_EXCLUDES(mutex_);
 
   // Constant after the header was handled; the memory of pending parts is written by the link's reader until settled.
   std::string body_;
@@ -66,7 +67,7 @@ class Arrival {
 
   Mutex mutex_;
   State state_ GRADWIRE_GUARDED_BY(mutex_) = State::pending;
-  std::optional<PeerGoneError> lost_ GRADWIRE_GUARDED_BY(mutex_);
+  std::exception_ptr lost_ GRADWIRE_GUARDED_BY(mutex_);
   std::function<void()> then_ GRADWIRE_GUARDED_BY(mutex_);
 };
 

@@ -29,9 +29,13 @@ Poller::Token Poller::add(int descriptor, std::weak_ptr<Watcher> watcher, Intere
     watchers_.emplace(token, std::move(watcher));
   }
   epoll_event event = event_of(token, interest);
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0)
-    throw std::system_error(errno, std::generic_category(), "epoll_ctl");
-  return token;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0) return token;
+  const int error = errno;
+  {
+    MutexLock lock(mutex_);
+    watchers_.erase(token);
+  }
+  throw std::system_error(error, std::generic_category(), "epoll_ctl");
 }
 
 void Poller::change(Token token, int descriptor, Interest interest) {

@@ -22,7 +22,8 @@ struct Interest {
 class Watcher {
  public:
   virtual ~Watcher() = default;
-  virtual void ready(Interest ready) = 0;
+  // What goes wrong in it ends what it watches, and nothing else.
+  virtual void ready(Interest ready) noexcept = 0;
 };
 
 // Any thread may call these; `dispatch` is called by the loop's thread alone.
@@ -31,7 +32,7 @@ class Poller {
   using Token = uint64_t;
 
   Poller();
-  // The watcher is held weakly: one that is gone is not called.
+  // The watcher is held weakly: one that is gone is not called. Throws std::system_error if the system watches no more.
   Token add(int descriptor, std::weak_ptr<Watcher> watcher, Interest interest);
   void change(Token token, int descriptor, Interest interest);
   void remove(Token token, int descriptor);

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
+#include <atomic>
+
 #include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
@@ -12,6 +14,7 @@
 #include "gradwire/base/error.h"
 #include "gradwire/base/mutex.h"
 #include "gradwire/base/torch_compatibility.h"
+#include "gradwire/net/descriptor_limit.h"
 #include "gradwire/net/fork.h"
 #include "gradwire/net/held_folder.h"
 #include "gradwire/net/process_exit.h"
@@ -61,6 +64,7 @@ struct Runtime::Core {
   }
 
   LivesHere lives_here;
+  std::atomic<size_t> delays = 0;
   // Of the thread that leads: there is one at a time, and the lead is passed on under a lock.
   Spin spin;
   Poller poller;
@@ -94,7 +98,10 @@ void Runtime::require_threads() {
 }
 
 Runtime::Runtime()
-    : core_(std::make_shared<Core>()),
+    : core_(with_descriptors([] {
+        raise_descriptor_limit();
+        return std::make_shared<Core>();
+      })),
       threads_(std::make_shared<Threads>(Core::turns(core_))),
       segment_budget_(std::make_shared<SegmentBudget>(most_segment_bytes, most_segment_descriptors())) {
   require_same_torch(torch_version_at_build(), torch_version_loaded());
@@ -118,9 +125,13 @@ void Runtime::post(Task task) { asio::post(core_->context, std::move(task)); }
 
 void Runtime::after(Duration delay, Task task) {
   auto timer = std::make_shared<asio::steady_timer>(core_->context, delay);
-  timer->async_wait([timer, task = std::move(task)](const asio::error_code& error) {
+  core_->delays.fetch_add(1, std::memory_order_relaxed);
+  timer->async_wait([timer, &delays = core_->delays, task = std::move(task)](const asio::error_code& error) {
+    delays.fetch_sub(1, std::memory_order_relaxed);
     if (!error) task();
   });
 }
+
+size_t Runtime::delays_outstanding() const { return core_->delays.load(std::memory_order_relaxed); }
 
 }  // namespace gradwire::net

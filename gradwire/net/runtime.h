@@ -16,7 +16,9 @@ class io_context;
 
 namespace gradwire::net {
 
-// Any thread may use it. The last owner's release stops the loop; tasks that have not run by then are dropped.
+// Any thread may use it. The last owner's release stops the loop; tasks that have not run by then are dropped. Making
+// one raises the process's soft limit on descriptors (descriptor_limit.h). Throws OverloadedError if the process has no
+// descriptors left.
 class Runtime : public Loop, public std::enable_shared_from_this<Runtime> {
  public:
   // The one of this process: made for the first worker, gone with the last.
@@ -32,6 +34,8 @@ class Runtime : public Loop, public std::enable_shared_from_this<Runtime> {
   // On the loop: brief, one at a time.
   void post(Task task) override;
   void after(Duration delay, Task task) override;
+  // How many delays are not over: for tests, because a task that is put off again and again must not pile up.
+  size_t delays_outstanding() const;
   // Anywhere: may block, several at a time.
   void submit(Task task) { threads_->submit(std::move(task)); }
 

@@ -183,18 +183,40 @@ void Session::send_control(MessageType type, const std::vector<uint64_t>& ids) {
   }
 }
 
+// The current link's only reader, instead of the loop, until this is gone.
+class Session::ReaderLease {
+ public:
+  // None if someone else reads it, or if no thread can.
+  ReaderLease(Session& session, Waker& waker) : session_(session) {
+    MutexLock lock(session_.order_);
+    if (!session_.current_ || session_.reader_claimed_ || session_.current_->link().descriptor() < 0 ||
+        !waker.can_watch())
+      return;
+    channel_ = session_.current_;
+    session_.reader_claimed_ = true;
+    channel_->link().want_readable(false);
+  }
+  ~ReaderLease() {
+    if (!channel_) return;
+    MutexLock lock(session_.order_);
+    if (session_.current_ != channel_) return;
+    session_.reader_claimed_ = false;
+    channel_->link().want_readable(true);
+  }
+  ReaderLease(const ReaderLease&) = delete;
+  ReaderLease& operator=(const ReaderLease&) = delete;
+  const std::shared_ptr<Channel>& channel() const { return channel_; }
+
+ private:
+  Session& session_;
+  std::shared_ptr<Channel> channel_;
+};
+
 bool Session::wait(Waker& waker, const std::function<bool()>& done, Time deadline) {
   flush();
   while (!done() && place_.loop->now() < deadline) {
-    std::shared_ptr<Channel> channel;
-    {
-      MutexLock lock(order_);
-      if (current_ && !reader_claimed_ && current_->link().descriptor() >= 0) {
-        channel = current_;
-        reader_claimed_ = true;
-        channel->link().want_readable(false);
-      }
-    }
+    const ReaderLease lease(*this, waker);
+    const std::shared_ptr<Channel>& channel = lease.channel();
     if (!channel) {
       waker.sleep(-1, deadline);
       continue;
@@ -204,11 +226,6 @@ bool Session::wait(Waker& waker, const std::function<bool()>& done, Time deadlin
       if (waker.sleep(channel->link().descriptor(), deadline, [&] { return read(channel); })) read(channel);
       MutexLock lock(order_);
       current = current_ == channel;
-    }
-    MutexLock lock(order_);
-    if (current_ == channel) {
-      reader_claimed_ = false;
-      channel->link().want_readable(true);
     }
   }
   return done();

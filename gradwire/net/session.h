@@ -33,12 +33,12 @@ namespace gradwire::net {
 
 class Session;
 
-// What the layer above does with what arrives. Brief, never waits, never throws.
+// What the layer above does with what arrives. Brief, never waits.
 class SessionHandler {
  public:
   virtual ~SessionHandler() = default;
-  // In order, exactly once (S1), by whichever thread reads the link.
-  virtual void message_arrived(Session& session, Delivery delivery) noexcept = 0;
+  // In order, exactly once (S1), by whichever thread reads the link. What it throws ends the session.
+  virtual void message_arrived(Session& session, Delivery delivery) = 0;
   // Once; nothing arrives after it (S2).
   virtual void peer_gone(Session& session, GoneReason reason, const std::string& why) noexcept = 0;
 };
@@ -162,8 +162,13 @@ class Session : public std::enable_shared_from_this<Session> {
   bool owns(const Channel* channel) const GRADWIRE_REQUIRES(order_);
 
   // Reading.
-  // Handles what is there. False if there was nothing.
-  bool read(const std::shared_ptr<Channel>& channel) GRADWIRE_EXCLUDES(order_, state_);
+  class ReaderLease;
+  // Handles what is there. False if there was nothing. Nothing that goes wrong leaves it: it ends the link or the
+  // session.
+  bool read(const std::shared_ptr<Channel>& channel) noexcept GRADWIRE_EXCLUDES(order_, state_);
+  bool read_some(const std::shared_ptr<Channel>& channel) GRADWIRE_EXCLUDES(order_, state_);
+  void reading_failed(const std::shared_ptr<Channel>& channel, const std::string& what) noexcept
+      GRADWIRE_EXCLUDES(order_, state_);
   void handle_events(const std::shared_ptr<Channel>& channel, SessionHandler* handler) GRADWIRE_REQUIRES(order_);
   void handle_frame(const std::shared_ptr<Channel>& channel, const Channel::Event& event, SessionHandler* handler)
       GRADWIRE_REQUIRES(order_);
@@ -172,6 +177,9 @@ class Session : public std::enable_shared_from_this<Session> {
   bool handle_acknowledgement(uint64_t number) GRADWIRE_REQUIRES(order_) GRADWIRE_EXCLUDES(state_);
   void gap(const std::string& what) GRADWIRE_REQUIRES(order_);
   void bad_bytes(const std::shared_ptr<Channel>& channel, const std::string& what) GRADWIRE_REQUIRES(order_);
+  // What was read could not be handled; the second time for the same message ends the session.
+  void give_link_up(const std::shared_ptr<Channel>& channel, std::string_view fault, const std::string& what)
+      GRADWIRE_REQUIRES(order_);
   void link_lost(const std::shared_ptr<Channel>& channel, const std::string& why) GRADWIRE_REQUIRES(order_);
   void heard() GRADWIRE_REQUIRES(order_);
 

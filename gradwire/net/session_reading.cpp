@@ -14,7 +14,18 @@ constexpr size_t most_unclaimed_descriptors = 256;
 
 }  // namespace
 
-bool Session::read(const std::shared_ptr<Channel>& channel) {
+bool Session::read(const std::shared_ptr<Channel>& channel) noexcept {
+  try {
+    return read_some(channel);
+  } catch (const std::exception& error) {
+    reading_failed(channel, error.what());
+  } catch (...) {
+    reading_failed(channel, "something was thrown that is not a std::exception");
+  }
+  return true;
+}
+
+bool Session::read_some(const std::shared_ptr<Channel>& channel) {
   std::shared_ptr<SessionHandler> handler;
   const uint64_t before = handled_;
   {
@@ -168,7 +179,12 @@ void Session::handle_message(const Channel::Event& event, SessionHandler* handle
       // Counted first: an answer that the handler sends then carries the acknowledgement, and the asker's next message
       // finds its link quiet. It is still one step: who stops the link or samples waits for order_.
       ++handled_;
-      if (handler != nullptr) handler->message_arrived(*this, std::move(delivery));
+      if (handler != nullptr) try {
+          handler->message_arrived(*this, std::move(delivery));
+        } catch (const std::exception& error) {
+          // It counts as handled, and would never come again: someone would wait for what it was to bring about.
+          gap(fmt::format("message {} could not be handled: {}", handled_.load(), error.what()));
+        }
       return;
   }
   ++handled_;
@@ -185,11 +201,30 @@ void Session::gap(const std::string& what) {
 void Session::bad_bytes(const std::shared_ptr<Channel>& channel, const std::string& what) {
   if (!owns(channel.get())) return;
   log_limited(place_.logs->malformed, fmt::format("{} got malformed bytes from {}: {}", mine_.name, peer_->name, what));
+  give_link_up(channel, "malformed", what);
+}
+
+void Session::give_link_up(const std::shared_ptr<Channel>& channel, std::string_view fault, const std::string& what) {
   if (current_ == channel) {
-    if (bad_number_ == handled_ + 1) return gap(fmt::format("malformed twice: {}", what));
+    if (bad_number_ == handled_ + 1) return gap(fmt::format("{} twice: {}", fault, what));
     bad_number_ = handled_ + 1;
   }
-  link_lost(channel, "malformed bytes");
+  link_lost(channel, fmt::format("{} bytes", fault));
+}
+
+// Not the peer's fault, such as no memory for what it sent. What was not handled comes again on the next link: then
+// there may be room for it.
+void Session::reading_failed(const std::shared_ptr<Channel>& channel, const std::string& what) noexcept {
+  try {
+    MutexLock lock(order_);
+    if (!owns(channel.get())) return;
+    LOG(ERROR) << "gradwire: " << mine_.name << " cannot handle what " << peer_->name << " sent: " << what;
+    give_link_up(channel, "unusable", what);
+  } catch (const std::exception& error) {
+    // The link stands still until pings are not answered (L5), and is made anew then.
+    channel->link().close();
+    LOG(ERROR) << "gradwire: " << mine_.name << " closes its link to " << peer_->name << ": " << error.what();
+  }
 }
 
 // The last frame on a link that is about to be stopped. Best effort: a peer that misses it asks again, and is told.

@@ -2,25 +2,37 @@
 
 namespace gradwire::net {
 
+// A waker on the list, until the wait is over, however it ends.
+class Signal::Listed {
+ public:
+  Listed(Signal& signal, WakerPool& pool) : signal_(signal), pool_(pool), waker_(pool.take()) {
+    MutexLock lock(signal_.mutex_);
+    signal_.waiting_.push_back(waker_.get());
+  }
+  ~Listed() {
+    {
+      MutexLock lock(signal_.mutex_);
+      std::erase(signal_.waiting_, waker_.get());
+    }
+    pool_.give_back(std::move(waker_));
+  }
+  Listed(const Listed&) = delete;
+  Listed& operator=(const Listed&) = delete;
+  Waker& waker() { return *waker_; }
+
+ private:
+  Signal& signal_;
+  WakerPool& pool_;
+  std::unique_ptr<Waker> waker_;
+};
+
 bool Signal::wait(Runtime& runtime, Session* session, const std::function<bool()>& done, Time deadline) {
   if (done()) return true;
   const Threads::Blocked blocked;
-  std::unique_ptr<Waker> waker = runtime.wakers().take();
-  {
-    MutexLock lock(mutex_);
-    waiting_.push_back(waker.get());
-  }
+  Listed listed(*this, runtime.wakers());
+  if (session != nullptr) return session->wait(listed.waker(), done, deadline);
   bool is_done = false;
-  if (session != nullptr) {
-    is_done = session->wait(*waker, done, deadline);
-  } else {
-    while (!(is_done = done()) && std::chrono::steady_clock::now() < deadline) waker->sleep(-1, deadline);
-  }
-  {
-    MutexLock lock(mutex_);
-    std::erase(waiting_, waker.get());
-  }
-  runtime.wakers().give_back(std::move(waker));
+  while (!(is_done = done()) && std::chrono::steady_clock::now() < deadline) listed.waker().sleep(-1, deadline);
   return is_done;
 }
 

@@ -26,6 +26,8 @@ class Signal {
       GRADWIRE_EXCLUDES(mutex_);
 
  private:
+  class Listed;
+
   Mutex mutex_;
   std::vector<Waker*> waiting_ GRADWIRE_GUARDED_BY(mutex_);
 };

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include <c10/util/Logging.h>
+
 #include "gradwire/base/mutex.h"
 #include "gradwire/net/fork.h"
 
@@ -120,7 +122,21 @@ class SocketLink : public Link, public Watcher, public std::enable_shared_from_t
     update();
   }
 
-  void ready(Interest ready) override {
+  void ready(Interest ready) noexcept override {
+    try {
+      tell(ready);
+    } catch (const std::exception& error) {
+      LOG(ERROR) << "gradwire: a " << kind()
+                 << " connection is closed, because what it brought could not be handled: " << error.what();
+      close();
+    } catch (...) {
+      LOG(ERROR) << "gradwire: a " << kind() << " connection is closed, because handling what it brought threw "
+                 << "something that is not a std::exception";
+      close();
+    }
+  }
+
+  void tell(Interest ready) {
     bool readable, writable;
     {
       MutexLock lock(mutex_);
@@ -150,9 +166,22 @@ class SocketLink : public Link, public Watcher, public std::enable_shared_from_t
     if (closed_)
       unwatch();
     else if (token_ == 0)
-      token_ = runtime_->poller().add(socket_.get(), weak_from_this(), interest_);
+      begin_to_watch();
     else
       runtime_->poller().change(token_, socket_.get(), interest_);
+  }
+
+  // A connection that cannot be watched is over. Its reader finds the end, as if the other side had closed it.
+  void begin_to_watch() GRADWIRE_REQUIRES(mutex_) {
+    try {
+      token_ = runtime_->poller().add(socket_.get(), weak_from_this(), interest_);
+    } catch (const std::exception& error) {
+      LOG(ERROR) << "gradwire: a " << kind() << " connection is closed, because it cannot be watched: " << error.what();
+      shutdown(socket_.get(), SHUT_RDWR);
+      runtime_->post([weak = weak_from_this()] {
+        if (const std::shared_ptr<SocketLink> self = weak.lock(); self && self->readable_) self->readable_();
+      });
+    }
   }
 
   void unwatch() GRADWIRE_REQUIRES(mutex_) {

@@ -15,6 +15,7 @@
 #include "gradwire/base/error.h"
 #include "gradwire/base/mutex.h"
 #include "gradwire/net/acceptor.h"
+#include "gradwire/net/descriptor_limit.h"
 #include "gradwire/net/held_folder.h"
 #include "gradwire/net/host_addresses.h"
 #include "gradwire/net/socket_link.h"
@@ -137,6 +138,8 @@ class SocketTransport : public Transport, public std::enable_shared_from_this<So
   }
 
   DialResult dial_failed(const std::string& path, int error) {
+    if (const std::error_code code(error, std::generic_category()); no_descriptors_left(code))
+      return {.why = no_descriptors(code.message()).what()};
     const std::string why = fmt::format("{}: {}", path, std::strerror(error));
     // EAGAIN means that its queue is full: it lives.
     if (error != ECONNREFUSED && error != ENOENT) return {.why = why};

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <system_error>
@@ -46,6 +47,18 @@ bool at_work(int thread) {
   return after_name != nullptr && after_name[1] == ' ' && after_name[2] == 'R';
 }
 
+// No exception crosses the edge of a thread: it would end the process.
+template <class Act>
+void contain(const char* what, const Act& act) {
+  try {
+    act();
+  } catch (const std::exception& error) {
+    LOG(ERROR) << "gradwire: " << what << " threw, and was given up: " << error.what();
+  } catch (...) {
+    LOG(ERROR) << "gradwire: " << what << " threw something that is not a std::exception, and was given up";
+  }
+}
+
 }  // namespace
 
 // Which of the threads this is: with the surroundings, the only thread-local state.
@@ -84,9 +97,18 @@ size_t Threads::count() {
   return threads_.size();
 }
 
+// Only those that the kernel no longer has: a thread that has left its work may still destroy what is its own, by code
+// of users, which takes its time and may come back here.
+void Threads::join_ended() {
+  std::erase_if(ended_, [](Thread& thread) {
+    if (::tgkill(::getpid(), thread.id, 0) == 0 || errno != ESRCH) return false;
+    thread.handle.join();
+    return true;
+  });
+}
+
 void Threads::spawn() {
-  for (Thread& thread : ended_) thread.handle.join();
-  ended_.clear();
+  join_ended();
   auto me = threads_.emplace(threads_.begin());
   me->threads = this;
   ++spawned_;
@@ -160,7 +182,7 @@ void Threads::lead(Thread& me) {
     leader_in_turn_ = true;
     const bool may_wait = tasks_.empty();
     mutex_.unlock();
-    turns_.take(may_wait);
+    contain("a turn of the event loop", [&] { turns_.take(may_wait); });
     mutex_.lock();
     leader_in_turn_ = false;
     interrupted_ = false;
@@ -179,7 +201,7 @@ void Threads::run_one(Thread& me) {
     standby_wakes_.notify_one();
   }
   mutex_.unlock();
-  task();
+  contain("a task", task);
   task = nullptr;  // what it holds may need the lock
   mutex_.lock();
   me.in_function = false;
@@ -249,8 +271,12 @@ void Threads::stop() {
     for (Thread& thread : threads_)
       if (thread.handle.joinable()) thread.handle.detach();
   }
-  for (Thread& thread : joined)
-    if (thread.handle.joinable()) thread.handle.join();
+  for (Thread& thread : joined) {
+    if (thread.handle.get_id() == std::this_thread::get_id())
+      thread.handle.detach();  // what it owned has stopped us
+    else if (thread.handle.joinable())
+      thread.handle.join();
+  }
 }
 
 }  // namespace gradwire::net

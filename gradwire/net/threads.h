@@ -36,7 +36,7 @@ class Threads : public std::enable_shared_from_this<Threads> {
   // returns. Tasks that have not begun are dropped. At the latest when the process exits.
   void stop() GRADWIRE_EXCLUDES(mutex_);
 
-  // Runs the task on one of these threads, soon, in the order of submission. It may block.
+  // Runs the task on one of these threads, soon, in the order of submission. It may block. What it throws is logged.
   void submit(Task task) GRADWIRE_EXCLUDES(mutex_);
 
   // Whether the calling thread is one of these, of any Threads.
@@ -70,6 +70,7 @@ class Threads : public std::enable_shared_from_this<Threads> {
   static Thread*& current();
 
   void spawn() GRADWIRE_REQUIRES(mutex_);
+  void join_ended() GRADWIRE_REQUIRES(mutex_);
   void work(std::list<Thread>::iterator me) GRADWIRE_EXCLUDES(mutex_);
   void lead(Thread& me) GRADWIRE_REQUIRES(mutex_);
   void stand_by(Thread& me) GRADWIRE_REQUIRES(mutex_);

@@ -82,10 +82,7 @@ void Calls::start(std::shared_ptr<const net::Record> peer, const Target& target,
     if (const std::optional<Pending> pending = take(call)) fail(*pending, std::current_exception());
     return;
   } catch (...) {
-    {
-      MutexLock lock(mutex_);
-      --counts_[incarnation].sent;
-    }
+    take_back_count(incarnation);
     take(call);
     throw;
   }
@@ -119,6 +116,13 @@ std::optional<Calls::Pending> Calls::take(uint64_t call, Incarnation callee) {
     kept->stretch("call", fmt::format("{} at {}", pending->target, pending->peer->name), pending->began, now,
                   {place_.incarnation, call});
   return pending;
+}
+
+// Nothing was sent after all. If the peer was found gone meanwhile, its counts are gone too: to count below zero would
+// keep the sums of a group that leaves apart for ever.
+void Calls::take_back_count(Incarnation peer) {
+  MutexLock lock(mutex_);
+  if (auto found = counts_.find(peer); found != counts_.end() && found->second.sent > 0) --found->second.sent;
 }
 
 void Calls::fail(const Pending& pending, std::exception_ptr error) {
@@ -184,19 +188,21 @@ void Calls::tell_cancel(const net::Record& peer, uint64_t call) {
   place_.exchange->tell(peer, {.type = cancel_type, .head = head.take(), .payload = {}});
 }
 
-// One timer for all calls: for the earliest deadline when it was armed. Calls that are over by then cost nothing.
+// A timer is started only if it is due before all that are outstanding: these suffice for every later deadline, because
+// whichever fires looks at all deadlines. Calls that are over by then cost nothing.
 void Calls::arm(net::Time at) {
-  if (at >= armed_for_) return;
-  armed_for_ = at;
-  place_.runtime->after(at - place_.runtime->now(), [weak = weak_from_this()] {
-    if (std::shared_ptr<Calls> self = weak.lock()) self->expire();
+  if (at == net::Time::max() || (!timers_.empty() && timers_.back() <= at)) return;
+  timers_.push_back(at);
+  place_.runtime->after(at - place_.runtime->now(), [weak = weak_from_this(), at] {
+    if (std::shared_ptr<Calls> self = weak.lock()) self->expire(at);
   });
 }
 
-void Calls::expire() {
+void Calls::expire(net::Time timer) {
   std::vector<uint64_t> over;
   {
     MutexLock lock(mutex_);
+    std::erase(timers_, timer);
     over = deadlines_.over(place_.runtime->now());
   }
   for (uint64_t call : over) {
@@ -213,7 +219,6 @@ void Calls::expire() {
     tell_cancel(*pending->peer, call);
   }
   MutexLock lock(mutex_);
-  armed_for_ = net::Time::max();
   arm(deadlines_.next());
 }
 

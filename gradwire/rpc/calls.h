@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "gradwire/base/mutex.h"
 #include "gradwire/rpc/cancellation.h"
@@ -111,7 +112,8 @@ class Calls : public std::enable_shared_from_this<Calls> {
   void fail(const Pending& pending, std::exception_ptr error);
   void reply_arrived(const net::Record& from, Received received);
   void arm(net::Time at) GRADWIRE_REQUIRES(mutex_);
-  void expire() GRADWIRE_EXCLUDES(mutex_);
+  void expire(net::Time timer) GRADWIRE_EXCLUDES(mutex_);
+  void take_back_count(Incarnation peer) GRADWIRE_EXCLUDES(mutex_);
   void tell_cancel(const net::Record& peer, uint64_t call);
   void peer_gone(const net::Record& peer, GoneReason reason, const std::string& why) GRADWIRE_EXCLUDES(mutex_);
 
@@ -137,7 +139,8 @@ class Calls : public std::enable_shared_from_this<Calls> {
   bool closed_ GRADWIRE_GUARDED_BY(mutex_) = false;
   std::unordered_map<uint64_t, Pending> pending_ GRADWIRE_GUARDED_BY(mutex_);
   Deadlines deadlines_ GRADWIRE_GUARDED_BY(mutex_);
-  net::Time armed_for_ GRADWIRE_GUARDED_BY(mutex_) = net::Time::max();
+  // When the outstanding timers are due, the earliest last.
+  std::vector<net::Time> timers_ GRADWIRE_GUARDED_BY(mutex_);
   std::unordered_map<Id, std::weak_ptr<Served>> served_ GRADWIRE_GUARDED_BY(mutex_);  // by caller and call
   std::unordered_map<Incarnation, Counts> counts_ GRADWIRE_GUARDED_BY(mutex_);
   std::function<void()> when_idle_ GRADWIRE_GUARDED_BY(mutex_);

@@ -156,6 +156,11 @@ void Calls::run(const std::shared_ptr<Served>& served) {
     served->refuse(error);
   } catch (const std::exception& error) {
     served->refuse(InvalidArgumentError(error.what()));
+  } catch (...) {
+    // A user's Codec may throw anything, and it runs before the function's own errors are caught.
+    served->refuse(InvalidArgumentError(fmt::format(
+        "the arguments of \"{}\" cannot be used by {}: decoding them threw something that is not a std::exception",
+        served->target().name, place_.name)));
   }
 }
 

@@ -93,7 +93,11 @@ void Exchange::send_to_self(net::Message message) {
       next = std::move(to_self_.front());
       to_self_.pop_front();
     }
-    hand_out(self(), std::move(next.delivery));
+    try {
+      hand_out(self(), std::move(next.delivery));
+    } catch (const std::exception& error) {
+      LOG(ERROR) << "gradwire: " << endpoint_->record().name << " cannot handle a message to itself: " << error.what();
+    }
   }
 }
 
@@ -114,11 +118,11 @@ void Exchange::announce_closed() {
   for_each_passenger([](Passenger& passenger) { passenger.closed(); });
 }
 
-void Exchange::message_arrived(net::Session& session, net::Delivery delivery) noexcept {
+void Exchange::message_arrived(net::Session& session, net::Delivery delivery) {
   hand_out(session.peer_record(), std::move(delivery));
 }
 
-void Exchange::hand_out(const From& from, net::Delivery delivery) noexcept {
+void Exchange::hand_out(const From& from, net::Delivery delivery) {
   try {
     Received received;
     try {
@@ -143,6 +147,8 @@ void Exchange::hand_out(const From& from, net::Delivery delivery) noexcept {
     }
     received.message = std::move(delivery);
     handler->second(from, std::move(received));
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& error) {
     LOG(WARNING) << "gradwire: " << endpoint_->record().name << " cannot use a message of " << from->name << ": "
                  << error.what();

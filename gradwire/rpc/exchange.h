@@ -62,11 +62,12 @@ class Exchange : public net::SessionHandler {
   const net::Record& record() const { return endpoint_->record(); }
   From self() const { return {endpoint_, &endpoint_->record()}; }
 
-  void message_arrived(net::Session& session, net::Delivery delivery) noexcept override;
+  void message_arrived(net::Session& session, net::Delivery delivery) override;
   void peer_gone(net::Session& session, GoneReason reason, const std::string& why) noexcept override;
 
  private:
-  void hand_out(const From& from, net::Delivery delivery) noexcept;
+  // Throws std::bad_alloc alone; a message that makes no sense is logged.
+  void hand_out(const From& from, net::Delivery delivery);
   template <class Act>
   void for_each_passenger(Act act) const {
     for (const std::weak_ptr<Passenger>& weak : passengers_)

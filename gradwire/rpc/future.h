@@ -75,7 +75,12 @@ class [[nodiscard]] Future {
   T get() && {
     state_->wait();
     if constexpr (!std::is_void_v<T>)
-      if (state_.use_count() == 1) return std::move(state_->value());
+      if (state_.use_count() == 1) {
+        // use_count() orders nothing between threads. A copy that comes and goes does: it changes the count after
+        // whoever dropped the other copies, and sees all that they did before, their last look at the value included.
+        std::shared_ptr<State>(state_).reset();
+        return std::move(state_->value());
+      }
     return copy();
   }
   bool done() const { return state_->done(); }

@@ -10,9 +10,13 @@ namespace gradwire {
 
 bool FutureState::fail(std::exception_ptr error) {
   if (!claim()) return false;
+  fail_claimed(std::move(error));
+  return true;
+}
+
+void FutureState::fail_claimed(std::exception_ptr error) {
   error_ = seen(std::move(error));
   announce();
-  return true;
 }
 
 bool FutureState::arrived(std::shared_ptr<net::Arrival> arrival, Luggage luggage) {

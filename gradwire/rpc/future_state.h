@@ -52,6 +52,8 @@ class FutureState : public std::enable_shared_from_this<FutureState> {
  protected:
   // True for the one who may complete it: stores the outcome, then announces it.
   bool claim() { return !claimed_.exchange(true); }
+  // For the one who claimed it and cannot store the value.
+  void fail_claimed(std::exception_ptr error) GRADWIRE_EXCLUDES(mutex_);
   void announce() GRADWIRE_EXCLUDES(mutex_);
   // Once done: decodes what arrived, the first time, on the thread that wants it; throws the error if it is one.
   void resolve() GRADWIRE_EXCLUDES(decoding_);
@@ -92,7 +94,12 @@ class FutureStateOf : public FutureState {
 
   bool set(Value value) {
     if (!claim()) return false;
-    value_.emplace(std::move(value));
+    try {
+      value_.emplace(std::move(value));
+    } catch (...) {
+      fail_claimed(std::current_exception());
+      return true;
+    }
     announce();
     return true;
   }

@@ -116,6 +116,11 @@ void Leaving::leave(std::chrono::steady_clock::time_point deadline) {
                   calls_->name(), missing));
 }
 
+void Leaving::pause_between_readings(std::function<void()> pause) {
+  MutexLock one_look(one_look_);
+  between_readings_ = std::move(pause);
+}
+
 void Leaving::look_soon() {
   {
     MutexLock lock(mutex_);
@@ -157,9 +162,9 @@ Leaving::RecordPointer Leaving::living(int rank) {
   }
 }
 
+// The numbers of a round are read after the round has begun: those from before it would be counted in two rounds, and
+// the second would prove nothing.
 void Leaving::report_to(const RecordPointer& collector) {
-  const Calls::Activity activity = calls_->activity();
-  const bool idle = activity.calls_under_way == 0 && activity.functions_running == 0;
   uint64_t round;
   {
     MutexLock lock(mutex_);
@@ -167,6 +172,9 @@ void Leaving::report_to(const RecordPointer& collector) {
     if (told_ != collector->incarnation && told_ != Incarnation::none) asked_round_ = 0;
     round = asked_round_;
   }
+  if (between_readings_) between_readings_();
+  const Calls::Activity activity = calls_->activity();
+  const bool idle = activity.calls_under_way == 0 && activity.functions_running == 0;
   if (told_ != collector->incarnation || told_round_ != round || told_idle_ != idle) {
     told_ = collector->incarnation;
     told_round_ = round;

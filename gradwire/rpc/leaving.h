@@ -8,6 +8,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -36,6 +37,9 @@ class Leaving : public std::enable_shared_from_this<Leaving> {
     MutexLock lock(mutex_);
     return ended_;
   }
+
+  // For tests: called by each report after it has read the round and before it reads the numbers.
+  void pause_between_readings(std::function<void()> pause) GRADWIRE_EXCLUDES(mutex_, one_look_);
 
  private:
   Leaving(int rank, int world_size, std::shared_ptr<Exchange> exchange, std::shared_ptr<Membership> membership,
@@ -76,6 +80,7 @@ class Leaving : public std::enable_shared_from_this<Leaving> {
   Incarnation told_ GRADWIRE_GUARDED_BY(one_look_) = Incarnation::none;
   uint64_t told_round_ GRADWIRE_GUARDED_BY(one_look_) = 0;
   bool told_idle_ GRADWIRE_GUARDED_BY(one_look_) = false;
+  std::function<void()> between_readings_ GRADWIRE_GUARDED_BY(one_look_);
 
   Mutex mutex_;
   Condition changed_;

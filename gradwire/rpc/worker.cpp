@@ -31,12 +31,18 @@ const std::string& Worker::name() const { return core_->record().name; }
 
 Peer Worker::peer(const std::string& name) {
   net::Runtime::require_threads();
-  return {core_, core_->membership().find(name), core_->options().call_timeout};
+  return peer_of(core_->membership().find(name));
 }
 
 Peer Worker::peer(int rank) {
   net::Runtime::require_threads();
-  return {core_, core_->membership().find(rank), core_->options().call_timeout};
+  return peer_of(core_->membership().find(rank));
+}
+
+// A Peer keeps its worker's parts also if this is only what current() gives, which does not: the Peer may outlive the
+// function that made it.
+Peer Worker::peer_of(std::shared_ptr<const net::Record> record) {
+  return {core_->shared_from_this(), std::move(record), core_->options().call_timeout};
 }
 
 Peer Worker::wait_for(const std::string& name, std::chrono::milliseconds timeout) {
@@ -49,8 +55,7 @@ Peer Worker::self() { return peer(name()); }
 std::vector<Peer> Worker::peers() {
   net::Runtime::require_threads();
   std::vector<Peer> peers;
-  for (const auto& record : core_->membership().all())
-    peers.push_back(Peer(core_, record, core_->options().call_timeout));
+  for (const auto& record : core_->membership().all()) peers.push_back(peer_of(record));
   return peers;
 }
 

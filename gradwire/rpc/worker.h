@@ -73,6 +73,7 @@ class Worker {
   friend class WorkerCore;
   friend class WorkerAccess;
   std::shared_ptr<Reference> share_kept(Kept kept);
+  Peer peer_of(std::shared_ptr<const net::Record> record);
   Worker(std::shared_ptr<WorkerCore> core, bool owns) : core_(std::move(core)), owns_(owns) {}
   const std::shared_ptr<WorkerCore> core_;
   const bool owns_;  // false: what current() gives

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "gradwire/base/worker_name.h"
+#include "gradwire/net/descriptor_limit.h"
 #include "gradwire/net/meeting_point.h"
 #include "gradwire/net/process_exit.h"
 #include "gradwire/rpc/tcp_options.h"
@@ -75,13 +76,15 @@ std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOpt
       std::unique_ptr<Worker>(new Worker(std::shared_ptr<WorkerCore>(std::shared_ptr<void>(), core.get()), false));
   const std::shared_ptr<net::Transport> transport =
       options.transport ? options.transport : net::make_socket_transport(core->runtime_, sockets);
-  core->endpoint_ =
-      net::Endpoint::open({.loop = core->runtime_,
-                           .transport = transport,
-                           .budget = core->runtime_->segment_budget(),
-                           .handler = core->exchange_},
-                          {.name = options.name, .rank = *options.rank, .incarnation = incarnation},
-                          {.peer_timeout = options.peer_timeout, .max_outgoing_bytes = options.max_outgoing_bytes});
+  core->endpoint_ = net::with_descriptors([&] {
+    return net::Endpoint::open(
+        {.loop = core->runtime_,
+         .transport = transport,
+         .budget = core->runtime_->segment_budget(),
+         .handler = core->exchange_},
+        {.name = options.name, .rank = *options.rank, .incarnation = incarnation},
+        {.peer_timeout = options.peer_timeout, .max_outgoing_bytes = options.max_outgoing_bytes});
+  });
   core->exchange_->open(core->endpoint_);
   try {
     core->membership_->enter(core->endpoint_, options.world_size, deadline);

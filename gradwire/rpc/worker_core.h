@@ -30,6 +30,8 @@ class WorkerCore : public std::enable_shared_from_this<WorkerCore> {
   Calls& calls() { return *calls_; }
   const Exchange& exchange() const { return *exchange_; }
   Membership& membership() { return *membership_; }
+  // Null in a growing group.
+  Leaving* leaving() { return leaving_.get(); }
   // What Worker::current() gives.
   Worker& view() { return *view_; }
 

@@ -238,6 +238,7 @@ void References::tidy() {
         wire::put_id(bytes, fork);
         if (bytes.size() >= most_release_bytes) send(owner, bytes);
       }
+      if (found->second.made_by) errands.creations.push_back(std::move(found->second.made_by));
       held_.erase(found);
     }
     for (auto& [incarnation, release] : releases)
@@ -345,11 +346,13 @@ void References::leaving() {
 }
 
 void References::closed() {
+  // Destroyed when the lock is given up.
   std::unordered_map<Id, Owned> owned;
+  std::unordered_map<Id, Held> held;
   MutexLock lock(mutex_);
   closed_ = true;
   owned.swap(owned_);
-  held_.clear();
+  held.swap(held_);
   adopting_.clear();
 }
 

@@ -115,6 +115,8 @@ class References : public Passenger, public std::enable_shared_from_this<Referen
     std::vector<RecordPointer> to_meet;
     std::vector<std::shared_ptr<Referent>> lost;     // to be failed
     std::vector<std::shared_ptr<Referent>> deleted;  // to be destroyed
+    // To be destroyed: an answer that no one has read may hold what the layers above brought.
+    std::vector<std::shared_ptr<FutureStateOf<void>>> creations;
   };
   class Boarding;
 

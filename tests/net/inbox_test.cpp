@@ -84,6 +84,28 @@ TEST_F(InboxTest, C21_MakesNoMemoryForBytesThatAreOnlyAnnounced) {
   EXPECT_LT(resident(), before + (size_t{1} << 30U));
 }
 
+TEST_F(InboxTest, F3_BytesForWhichThereIsNoMemoryFailTheirMessageAlone) {
+  constexpr uint64_t arrived = 100;
+  constexpr uint64_t too_many = (uint64_t{1} << 63U) - 1;
+  Inbox boundless{{.largest_message = SIZE_MAX, .unfinished_bytes = SIZE_MAX}, frees, blocks};
+  wire::ByteWriter payload;
+  payload.put(uint16_t{16});
+  payload.put(uint32_t{0});         // aboard
+  payload.put(uint32_t{0});         // the head
+  payload.put(arrived + too_many);  // the bytes
+  payload.put(uint32_t{0});         // the tensors
+  payload.put(Placement::stream);
+  payload.put(uint64_t{0});
+  const Delivery delivery = boundless.open(1, payload.bytes());
+  ASSERT_NE(boundless.destination(1, {}, arrived), nullptr);
+  EXPECT_FALSE(boundless.chunk_arrived(1, {}, arrived));
+  EXPECT_EQ(boundless.destination(1, {.offset = arrived}, too_many), nullptr) << "dropped";
+  EXPECT_TRUE(delivery.arrival->settled()) << "whoever waits for it is told at once";
+  EXPECT_THROW((void)delivery.arrival->take(), OverloadedError);
+  EXPECT_TRUE(boundless.chunk_arrived(1, {.offset = arrived}, too_many)) << "the sender may forget it";
+  EXPECT_THAT(boundless.unfinished(), ::testing::IsEmpty());
+}
+
 TEST_F(InboxTest, C21_ManyTensorsOfNothingAreRefusedBeforeTheyAreLookedAt) {
   Outgoing outgoing;
   Message message{.type = MessageType{16}, .payload = {.tensors = std::vector<at::Tensor>(most_tensors + 1)}};

@@ -295,6 +295,19 @@ TEST(Call, CanBeAnsweredByItsCalleeOnly) {
   EXPECT_EQ(future.get(), 3);
 }
 
+struct ThrowsWhenMoved {
+  ThrowsWhenMoved() = default;
+  ThrowsWhenMoved(const ThrowsWhenMoved&) = default;
+  ThrowsWhenMoved(ThrowsWhenMoved&&) { throw std::length_error("too large to move"); }  // NOLINT
+};
+
+TEST(Future, F9_IsFailedIfItsValueCannotBeStored) {
+  Cluster cluster(2, make_registry());
+  const Future<ThrowsWhenMoved> future = cluster[0].peer(1).call(twice, 1).then([](int) { return ThrowsWhenMoved(); });
+  ASSERT_TRUE(testing::eventually([&] { return future.done(); }, 10s)) << "whoever gets it would wait for ever";
+  EXPECT_THROW((void)future.get(), std::length_error);
+}
+
 TEST(Call, Q2_RunsExactlyOnceOverBrokenLinks) {
   auto observed = std::make_shared<Observed>();
   Cluster cluster(2, make_registry(observed));

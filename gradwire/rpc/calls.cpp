@@ -123,7 +123,13 @@ std::optional<Calls::Pending> Calls::take(uint64_t call, Incarnation callee) {
 
 void Calls::fail(const Pending& pending, std::exception_ptr error) {
   failed_.fetch_add(1, std::memory_order_relaxed);
-  pending.state->fail(std::move(error));
+  pending.state->fail(std::move(error), std::make_shared<FutureState::Subject>(pending.target, pending.peer->name));
+}
+
+void Calls::give_up(const Pending& pending, const std::string& why) {
+  cancelled_.fetch_add(1, std::memory_order_relaxed);
+  pending.state->fail(std::make_exception_ptr(CancelledError(
+      fmt::format("the call of \"{}\" at {} was {}", pending.target, pending.peer->name, why), pending.peer->name)));
 }
 
 std::shared_ptr<void> Calls::context_of(uint64_t call, Incarnation callee) {
@@ -171,10 +177,7 @@ void Calls::reply_arrived(const net::Record& from, Received received) {
 void Calls::cancel(uint64_t call) {
   std::optional<Pending> pending = take(call);
   if (!pending) return;
-  fail(*pending,
-       std::make_exception_ptr(CancelledError(fmt::format("the call of \"{}\" at {} was cancelled by its caller, {}",
-                                                          pending->target, pending->peer->name, place_.name),
-                                              pending->peer->name)));
+  give_up(*pending, "cancelled by its caller, " + place_.name);
   tell_cancel(*pending->peer, call);
 }
 
@@ -243,14 +246,12 @@ void Calls::fail_all(const std::string& why) {
     for (const auto& [call, pending] : pending_) calls.push_back(call);
   }
   for (uint64_t call : calls)
-    if (std::optional<Pending> pending = take(call))
-      fail(*pending, std::make_exception_ptr(CancelledError(fmt::format("the call of \"{}\" at {} was given up: {}",
-                                                                        pending->target, pending->peer->name, why),
-                                                            pending->peer->name)));
+    if (std::optional<Pending> pending = take(call)) give_up(*pending, "given up: " + why);
 }
 
 Calls::Totals Calls::totals() const {
-  return {failed_.load(std::memory_order_relaxed), calls_.read(), queued_.read(), functions_.read()};
+  return {failed_.load(std::memory_order_relaxed), cancelled_.load(std::memory_order_relaxed), calls_.read(),
+          queued_.read(), functions_.read()};
 }
 
 Calls::Activity Calls::activity() {

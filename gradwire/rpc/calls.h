@@ -70,10 +70,11 @@ class Calls : public std::enable_shared_from_this<Calls> {
   Activity activity() GRADWIRE_EXCLUDES(mutex_);
   // What was done so far.
   struct Totals {
-    uint64_t failed = 0;
-    Latency calls;      // those that are over, from here
-    Latency queued;     // of functions for others, before they began
-    Latency functions;  // from their beginning to their answer
+    uint64_t failed = 0;     // without those that were cancelled
+    uint64_t cancelled = 0;  // by their owners, or because the worker left
+    Latency calls;           // those that are over, from here
+    Latency queued;          // of functions for others, before they began
+    Latency functions;       // from their beginning to their answer
   };
   Totals totals() const;
   // Null if none is kept.
@@ -109,6 +110,7 @@ class Calls : public std::enable_shared_from_this<Calls> {
   // Only its own callee may answer a call; none: whoever it is.
   std::optional<Pending> take(uint64_t call, Incarnation callee = Incarnation::none) GRADWIRE_EXCLUDES(mutex_);
   void fail(const Pending& pending, std::exception_ptr error);
+  void give_up(const Pending& pending, const std::string& why);
   void reply_arrived(const net::Record& from, Received received);
   void arm(net::Time at) GRADWIRE_REQUIRES(mutex_);
   void expire() GRADWIRE_EXCLUDES(mutex_);
@@ -131,6 +133,7 @@ class Calls : public std::enable_shared_from_this<Calls> {
   std::atomic<uint64_t> next_call_ = 1;
   std::atomic<int> threads_in_functions_ = 0;
   std::atomic<uint64_t> failed_ = 0;
+  std::atomic<uint64_t> cancelled_ = 0;
   LatencyCounts calls_, queued_, functions_;
 
   Mutex mutex_;

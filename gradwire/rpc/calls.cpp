@@ -62,6 +62,7 @@ void Calls::start(std::shared_ptr<const net::Record> peer, const Target& target,
     }
     ++counts_[incarnation].sent;
   }
+  if (!Surroundings::here().context) forgotten_context_.arguments(arguments, target.name, peer->name);
   wire::ByteWriter head;
   head.bytes().reserve(32 + target.name.size() + target.detail.size());
   head.put(call);

@@ -14,6 +14,7 @@
 #include "gradwire/rpc/cancellation.h"
 #include "gradwire/rpc/deadlines.h"
 #include "gradwire/rpc/exchange.h"
+#include "gradwire/rpc/forgotten_context.h"
 #include "gradwire/rpc/future_state.h"
 #include "gradwire/rpc/latency.h"
 #include "gradwire/rpc/registry.h"
@@ -68,6 +69,8 @@ class Calls : public std::enable_shared_from_this<Calls> {
     uint64_t requests_received = 0;
   };
   Activity activity() GRADWIRE_EXCLUDES(mutex_);
+  // The name of the function that runs here, or began the Task or continuation that does; none once it has answered.
+  std::optional<std::string> function_here() GRADWIRE_EXCLUDES(mutex_);
   // What was done so far.
   struct Totals {
     uint64_t failed = 0;     // without those that were cancelled
@@ -135,6 +138,7 @@ class Calls : public std::enable_shared_from_this<Calls> {
   std::atomic<uint64_t> failed_ = 0;
   std::atomic<uint64_t> cancelled_ = 0;
   LatencyCounts calls_, queued_, functions_;
+  ForgottenContext forgotten_context_;
 
   Mutex mutex_;
   bool closed_ GRADWIRE_GUARDED_BY(mutex_) = false;

@@ -25,6 +25,7 @@ Metrics Worker::metrics() {
   const Calls::Totals totals = calls.totals();
   metrics.calls = totals.calls;
   metrics.calls_failed = totals.failed;
+  metrics.calls_cancelled = totals.cancelled;
   metrics.queued = totals.queued;
   metrics.functions = totals.functions;
   const Calls::Activity activity = calls.activity();
@@ -49,15 +50,15 @@ Metrics Worker::metrics() {
 
 std::string to_string(const Metrics& metrics) {
   return fmt::format(
-      "calls: {}, {} failed, {} under way\n"
+      "calls: {}, {} failed, {} cancelled, {} under way\n"
       "functions for others: {}, {} running\n"
       "  queued before: {}\n"
       "sent: {} messages, {} bytes ({} waiting); received: {} messages, {} bytes; peers: {}\n"
       "contexts: {}; references: {} owned, {} held; threads: {}",
-      text_of(metrics.calls), metrics.calls_failed, metrics.calls_under_way, text_of(metrics.functions),
-      metrics.functions_running, text_of(metrics.queued), metrics.messages_sent, metrics.bytes_sent,
-      metrics.bytes_waiting, metrics.messages_received, metrics.bytes_received, metrics.peers, metrics.contexts,
-      metrics.references_owned, metrics.references_held, metrics.threads);
+      text_of(metrics.calls), metrics.calls_failed, metrics.calls_cancelled, metrics.calls_under_way,
+      text_of(metrics.functions), metrics.functions_running, text_of(metrics.queued), metrics.messages_sent,
+      metrics.bytes_sent, metrics.bytes_waiting, metrics.messages_received, metrics.bytes_received, metrics.peers,
+      metrics.contexts, metrics.references_owned, metrics.references_held, metrics.threads);
 }
 
 std::ostream& operator<<(std::ostream& out, const Metrics& metrics) { return out << to_string(metrics); }

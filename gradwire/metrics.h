@@ -13,8 +13,9 @@ namespace gradwire {
 
 struct Metrics {
   // Calls made from here.
-  Latency calls;  // those that are over, from their beginning to their answer
-  uint64_t calls_failed = 0;
+  Latency calls;                 // those that are over, from their beginning to their answer
+  uint64_t calls_failed = 0;     // without those that were cancelled
+  uint64_t calls_cancelled = 0;  // by their owners, or because this worker left
   size_t calls_under_way = 0;
   // Functions that ran here for others.
   Latency functions;  // from their beginning to their answer

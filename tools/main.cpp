@@ -130,6 +130,8 @@ int main_of(int argc, char** argv) {
   std::string folder, output = "trace.json";
   trace_command.add_option("FOLDER", folder, "Where the workers wrote their traces")->required();
   trace_command.add_option("-o,--output", output, "The file to write (trace.json)")->type_name("FILE");
+  bool all_runs = false;
+  trace_command.add_flag("--all", all_runs, "All runs that wrote into the folder, not only the newest one");
 
   try {
     app.parse(words_of(argc, argv));
@@ -138,9 +140,12 @@ int main_of(int argc, char** argv) {
   }
   try {
     if (trace_command.parsed()) {
-      const MergedTraces merged = merge_traces(folder, output);
+      const MergedTraces merged = merge_traces(folder, output, all_runs ? Runs::all : Runs::newest);
       std::cout << output << ": " << merged.events << " events of " << merged.files
                 << " workers; open it at https://ui.perfetto.dev\n";
+      if (merged.earlier_runs > 0)
+        std::cout << "left out: " << merged.earlier_files << " workers of " << merged.earlier_runs
+                  << " earlier run(s); --all takes them too\n";
       return 0;
     }
     if (run_command.count("-n") > 0 && (count < 1 || count > most_workers))

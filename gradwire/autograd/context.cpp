@@ -68,8 +68,8 @@ void ContextView::backward(const std::vector<at::Tensor>& roots, const BackwardO
     if (!roots[i].defined()) throw InvalidArgumentError(fmt::format("root {} of backward is undefined", i));
     if (!roots[i].requires_grad())
       throw InvalidArgumentError(fmt::format(
-          "root {} of backward does not require grad: it depends on no parameter, or was made under no_grad "
-          "or received without a context",
+          "root {} of backward does not require grad: it depends on no parameter, or was made under no_grad, "
+          "or comes from a call that was made before the Context was. Make the Context first, and the calls under it",
           i));
     request.gradients.push_back(seed(roots[i], options.gradients.empty() ? at::Tensor() : options.gradients[i]));
   }

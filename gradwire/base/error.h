@@ -41,13 +41,16 @@ class Error : public std::runtime_error {
   std::string worker_;
 };
 
-// The function threw at the callee. If what it threw had come from a further worker, this tells of that too.
+// The function threw at the callee. If what it threw had come from a further worker, this tells of that too: the text
+// names the calls nearest to the caller and those nearest to the cause, and says how many lie between.
 class RemoteError : public Error {
  public:
   struct Origin {
     ErrorCode code = ErrorCode::remote;  // of the Gradwire error that was thrown first; remote if it was another's
     std::string type;                    // "std::runtime_error": what was thrown first
+    std::string text;                    // what was thrown first said
     std::vector<std::string> chain;      // the workers it came through, from where it was thrown to the one called
+    std::vector<std::string> functions;  // the function that failed at each of them
   };
   RemoteError(const std::string& text, std::string worker, Origin origin)
       : Error(ErrorCode::remote, text, std::move(worker)), origin_(std::move(origin)) {}

@@ -1,6 +1,7 @@
 #include "gradwire/net/outgoing.h"
 
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -29,6 +30,19 @@ size_t expected_size(const Message& message, const std::vector<wire::FlatTensor>
     }
   }
   return frame_header_size + 64 + message.head.size() + descriptions + std::min(in_frame, in_frame_limit);
+}
+
+// Past the end of what can be counted stays there: a view may claim any number of elements.
+uint64_t bytes_in(const at::Tensor& tensor) {
+  uint64_t bytes = 0;
+  if (__builtin_mul_overflow(static_cast<uint64_t>(tensor.numel()), tensor.element_size(), &bytes))
+    return std::numeric_limits<uint64_t>::max();
+  return bytes;
+}
+
+uint64_t sum_of(uint64_t a, uint64_t b) {
+  uint64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<uint64_t>::max() : sum;
 }
 
 void set_payload_size(std::string& frame) {
@@ -63,6 +77,21 @@ void Outgoing::stream_from_segments(SegmentPool& pool) {
     pool.withdraw(loan.segment->id());
   }
   loans.clear();
+}
+
+uint64_t bytes_to_send(const wire::Payload& payload) {
+  uint64_t bytes = payload.bytes.size();
+  for (const at::Tensor& tensor : payload.tensors) {
+    if (!tensor.defined()) continue;
+    if (tensor.layout() == c10::Layout::Strided)
+      bytes = sum_of(bytes, bytes_in(tensor));
+    else if (tensor.layout() == c10::Layout::Sparse)
+      bytes = sum_of(bytes, sum_of(bytes_in(tensor._indices()), bytes_in(tensor._values())));
+    else if (tensor.layout() == c10::Layout::SparseCsr)
+      bytes = sum_of(bytes, sum_of(bytes_in(tensor.crow_indices()),
+                                   sum_of(bytes_in(tensor.col_indices()), bytes_in(tensor.values()))));
+  }
+  return bytes;
 }
 
 void encode_message(Outgoing& outgoing, Message&& message, SegmentPool* segments, Blocks& blocks) {

@@ -65,6 +65,9 @@ struct Outgoing {
   void stream_from_segments(SegmentPool& pool);
 };
 
+// How many bytes the payload is, without what describes it. Copies nothing.
+uint64_t bytes_to_send(const wire::Payload& payload);
+
 // Copies every tensor. Large ones go into segments of the pool; without one, or past its bound, they stream.
 // Throws InvalidArgumentError for a tensor that cannot travel, too many of them, or a head that is not small; what was
 // lent by then is among the loans, for the caller to give back.

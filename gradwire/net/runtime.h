@@ -6,6 +6,7 @@
 
 #include "gradwire/net/loop.h"
 #include "gradwire/net/poller.h"
+#include "gradwire/net/repeated_log.h"
 #include "gradwire/net/segment.h"
 #include "gradwire/net/threads.h"
 #include "gradwire/net/waker.h"
@@ -43,6 +44,7 @@ class Runtime : public Loop, public std::enable_shared_from_this<Runtime> {
   asio::io_context& context();
   Threads& threads() { return *threads_; }
   WakerPool& wakers() { return wakers_; }
+  RepeatedLog& repeated_log() { return *repeated_log_; }
   // For all workers of the process together.
   const std::shared_ptr<SegmentBudget>& segment_budget() const { return segment_budget_; }
 
@@ -52,6 +54,7 @@ class Runtime : public Loop, public std::enable_shared_from_this<Runtime> {
   const std::shared_ptr<Core> core_;
   const std::shared_ptr<Threads> threads_;
   WakerPool wakers_;
+  const std::shared_ptr<RepeatedLog> repeated_log_ = RepeatedLog::make();
   const std::shared_ptr<SegmentBudget> segment_budget_;
 };
 

@@ -41,6 +41,13 @@ uint64_t Session::send(Message message, Admission admission, Writing writing) {
     MutexLock lock(state_);
     throw gone();
   }
+  // The bound is the receiver's, which is taken to be the same as here. Copying so much first would take long.
+  const size_t largest = options_.inbox.largest_message;
+  if (const uint64_t bytes = bytes_to_send(message.payload); bytes > largest)
+    throw OverloadedError(
+        fmt::format("a message of {} bytes to {}: {} is the most that a worker takes at once; send it in parts", bytes,
+                    peer_.name, largest),
+        peer_.name);
   std::function<std::string()> board = std::move(message.board);
   const auto outgoing = std::make_shared<Outgoing>();
   uint64_t place_in_queue;

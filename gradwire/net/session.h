@@ -43,6 +43,7 @@ class SessionHandler {
   virtual void peer_gone(Session& session, GoneReason reason, const std::string& why) noexcept = 0;
 };
 
+// A sender takes the peer's `inbox` to be like its own, and refuses what the peer would refuse.
 struct SessionOptions {
   // Silence after which a peer counts as dead.
   Duration peer_timeout = std::chrono::seconds(30);
@@ -84,7 +85,8 @@ class Session : public std::enable_shared_from_this<Session> {
   const std::shared_ptr<const Record>& peer_record() const { return peer_; }
 
   // Queues a message; it owns a copy of its tensors when this returns. The result, given to `wait_for_room`, waits
-  // until the message was admitted. Throws PeerGoneError, InvalidArgumentError.
+  // until the message was admitted. Throws PeerGoneError, InvalidArgumentError, and OverloadedError for a message that
+  // is too large for its receiver.
   uint64_t send(Message message, Admission admission, Writing writing = Writing::soon) GRADWIRE_EXCLUDES(state_);
   // Waits until the message is admitted. False when the deadline came first (it stays queued).
   bool wait_for_room(uint64_t place_in_queue, Time deadline) GRADWIRE_EXCLUDES(state_);

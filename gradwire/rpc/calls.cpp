@@ -62,6 +62,7 @@ void Calls::start(std::shared_ptr<const net::Record> peer, const Target& target,
     }
     ++counts_[incarnation].sent;
   }
+  if (!Surroundings::here().context) forgotten_context_.arguments(arguments, target.name, peer->name);
   wire::ByteWriter head;
   head.bytes().reserve(32 + target.name.size() + target.detail.size());
   head.put(call);
@@ -127,7 +128,13 @@ void Calls::take_back_count(Incarnation peer) {
 
 void Calls::fail(const Pending& pending, std::exception_ptr error) {
   failed_.fetch_add(1, std::memory_order_relaxed);
-  pending.state->fail(std::move(error));
+  pending.state->fail(std::move(error), std::make_shared<FutureState::Subject>(pending.target, pending.peer->name));
+}
+
+void Calls::give_up(const Pending& pending, const std::string& why) {
+  cancelled_.fetch_add(1, std::memory_order_relaxed);
+  pending.state->fail(std::make_exception_ptr(CancelledError(
+      fmt::format("the call of \"{}\" at {} was {}", pending.target, pending.peer->name, why), pending.peer->name)));
 }
 
 std::shared_ptr<void> Calls::context_of(uint64_t call, Incarnation callee) {
@@ -175,10 +182,7 @@ void Calls::reply_arrived(const net::Record& from, Received received) {
 void Calls::cancel(uint64_t call) {
   std::optional<Pending> pending = take(call);
   if (!pending) return;
-  fail(*pending,
-       std::make_exception_ptr(CancelledError(fmt::format("the call of \"{}\" at {} was cancelled by its caller, {}",
-                                                          pending->target, pending->peer->name, place_.name),
-                                              pending->peer->name)));
+  give_up(*pending, "cancelled by its caller, " + place_.name);
   tell_cancel(*pending->peer, call);
 }
 
@@ -248,14 +252,12 @@ void Calls::fail_all(const std::string& why) {
     for (const auto& [call, pending] : pending_) calls.push_back(call);
   }
   for (uint64_t call : calls)
-    if (std::optional<Pending> pending = take(call))
-      fail(*pending, std::make_exception_ptr(CancelledError(fmt::format("the call of \"{}\" at {} was given up: {}",
-                                                                        pending->target, pending->peer->name, why),
-                                                            pending->peer->name)));
+    if (std::optional<Pending> pending = take(call)) give_up(*pending, "given up: " + why);
 }
 
 Calls::Totals Calls::totals() const {
-  return {failed_.load(std::memory_order_relaxed), calls_.read(), queued_.read(), functions_.read()};
+  return {failed_.load(std::memory_order_relaxed), cancelled_.load(std::memory_order_relaxed), calls_.read(),
+          queued_.read(), functions_.read()};
 }
 
 Calls::Activity Calls::activity() {

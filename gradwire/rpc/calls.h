@@ -15,6 +15,7 @@
 #include "gradwire/rpc/cancellation.h"
 #include "gradwire/rpc/deadlines.h"
 #include "gradwire/rpc/exchange.h"
+#include "gradwire/rpc/forgotten_context.h"
 #include "gradwire/rpc/future_state.h"
 #include "gradwire/rpc/latency.h"
 #include "gradwire/rpc/registry.h"
@@ -69,12 +70,15 @@ class Calls : public std::enable_shared_from_this<Calls> {
     uint64_t requests_received = 0;
   };
   Activity activity() GRADWIRE_EXCLUDES(mutex_);
+  // The name of the function that runs here, or began the Task or continuation that does; none once it has answered.
+  std::optional<std::string> function_here() GRADWIRE_EXCLUDES(mutex_);
   // What was done so far.
   struct Totals {
-    uint64_t failed = 0;
-    Latency calls;      // those that are over, from here
-    Latency queued;     // of functions for others, before they began
-    Latency functions;  // from their beginning to their answer
+    uint64_t failed = 0;     // without those that were cancelled
+    uint64_t cancelled = 0;  // by their owners, or because the worker left
+    Latency calls;           // those that are over, from here
+    Latency queued;          // of functions for others, before they began
+    Latency functions;       // from their beginning to their answer
   };
   Totals totals() const;
   // Null if none is kept.
@@ -110,6 +114,7 @@ class Calls : public std::enable_shared_from_this<Calls> {
   // Only its own callee may answer a call; none: whoever it is.
   std::optional<Pending> take(uint64_t call, Incarnation callee = Incarnation::none) GRADWIRE_EXCLUDES(mutex_);
   void fail(const Pending& pending, std::exception_ptr error);
+  void give_up(const Pending& pending, const std::string& why);
   void reply_arrived(const net::Record& from, Received received);
   void arm(net::Time at) GRADWIRE_REQUIRES(mutex_);
   void expire(net::Time timer) GRADWIRE_EXCLUDES(mutex_);
@@ -133,7 +138,9 @@ class Calls : public std::enable_shared_from_this<Calls> {
   std::atomic<uint64_t> next_call_ = 1;
   std::atomic<int> threads_in_functions_ = 0;
   std::atomic<uint64_t> failed_ = 0;
+  std::atomic<uint64_t> cancelled_ = 0;
   LatencyCounts calls_, queued_, functions_;
+  ForgottenContext forgotten_context_;
 
   Mutex mutex_;
   bool closed_ GRADWIRE_GUARDED_BY(mutex_) = false;

@@ -32,8 +32,11 @@ class Calls::Served : public Reply, public std::enable_shared_from_this<Served> 
     answer_kept();
   }
   void give(wire::Payload result) override {
+    if (!context_) calls_->forgotten_context_.result(result, target_.name, from_->name);
     try {
       answer(false, std::move(result));
+    } catch (const OverloadedError& error) {
+      refuse(error);  // the result is too large to be sent
     } catch (...) {
       fail(std::current_exception());  // the result cannot travel
     }
@@ -162,6 +165,16 @@ void Calls::run(const std::shared_ptr<Served>& served) {
         "the arguments of \"{}\" cannot be used by {}: decoding them threw something that is not a std::exception",
         served->target().name, place_.name)));
   }
+}
+
+std::optional<std::string> Calls::function_here() {
+  const std::shared_ptr<Cancellation> function = Cancellation::of_function(Surroundings::here().cancellation);
+  if (!function) return {};
+  MutexLock lock(mutex_);
+  for (const auto& [id, served] : served_)
+    // The same owner: the cancellation is a part of what was served, and keeps it while its name is read here.
+    if (!served.owner_before(function) && !function.owner_before(served)) return served.lock()->target().name;
+  return {};
 }
 
 void Calls::has_answered(const Served& served) {

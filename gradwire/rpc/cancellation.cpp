@@ -15,22 +15,49 @@ std::stop_token stop_token() {
   return cancellation ? cancellation->token() : std::stop_token();
 }
 
+std::shared_ptr<Cancellation> Cancellation::of(const std::shared_ptr<FutureState>& work,
+                                               const std::shared_ptr<FutureState>& source) {
+  auto made = std::make_shared<Cancellation>();
+  made->part_ = true;
+  if (const std::shared_ptr<Cancellation>& parent = Surroundings::here().cancellation) {
+    made->function_ = of_function(parent);
+    made->began_cancelled_ = !parent->add(work) || parent->began_cancelled_;
+  }
+  // `work` holds this function and is alive when it runs: a plain pointer makes no circle.
+  work->cancel_by([work = work.get(), source = std::weak_ptr(source), made] {
+    const std::shared_ptr<FutureState> waited_for = source.lock();
+    if (waited_for) waited_for->cancel();
+    // The error of a call names the function and the worker.
+    if (!waited_for || !waited_for->done() || !work->fails_with(*waited_for))
+      work->fail(std::make_exception_ptr(
+          CancelledError("a Task or continuation was cancelled: cancel() was called on its future, or the function "
+                         "that began it was cancelled")));
+    made->request();
+  });
+  return made;
+}
+
+std::shared_ptr<Cancellation> Cancellation::of_function(const std::shared_ptr<Cancellation>& here) {
+  return here && here->part_ ? here->function_.lock() : here;
+}
+
 void Cancellation::request() {
   std::optional<std::stop_source> source;
-  std::vector<std::weak_ptr<FutureState>> calls;
+  std::vector<std::weak_ptr<FutureState>> under_way;
   {
     MutexLock lock(mutex_);
     if (requested_) return;
     requested_ = true;
     source = source_;
-    calls.swap(calls_);
+    under_way.swap(under_way_);
   }
   if (source) source->request_stop();
-  for (const std::weak_ptr<FutureState>& weak : calls)
-    if (std::shared_ptr<FutureState> call = weak.lock()) call->cancel();
+  for (const std::weak_ptr<FutureState>& weak : under_way)
+    if (std::shared_ptr<FutureState> work = weak.lock()) work->cancel();
 }
 
 bool Cancellation::requested() {
+  if (began_cancelled_) return true;
   MutexLock lock(mutex_);
   return requested_;
 }
@@ -39,21 +66,22 @@ std::stop_token Cancellation::token() {
   MutexLock lock(mutex_);
   if (!source_) {
     source_.emplace();
-    if (requested_) source_->request_stop();
+    if (requested_ || began_cancelled_) source_->request_stop();
   }
   return source_->get_token();
 }
 
-void Cancellation::add(const std::shared_ptr<FutureState>& call) {
+bool Cancellation::add(const std::shared_ptr<FutureState>& work) {
   MutexLock lock(mutex_);
-  if (requested_) return;
-  calls_.push_back(call);
-  if (calls_.size() < tidy_at_) return;
-  std::erase_if(calls_, [](const std::weak_ptr<FutureState>& weak) {
-    const std::shared_ptr<FutureState> made = weak.lock();
-    return !made || made->done();
+  if (requested_) return false;
+  under_way_.push_back(work);
+  if (under_way_.size() < tidy_at_) return true;
+  std::erase_if(under_way_, [](const std::weak_ptr<FutureState>& weak) {
+    const std::shared_ptr<FutureState> begun = weak.lock();
+    return !begun || begun->done();
   });
-  tidy_at_ = 16 + 2 * calls_.size();
+  tidy_at_ = 16 + 2 * under_way_.size();
+  return true;
 }
 
 }  // namespace gradwire

@@ -12,8 +12,9 @@
 namespace gradwire {
 namespace {
 
-// A chain of a thousand nested calls must not make a text of a thousand lines.
 constexpr size_t longest_text = 8192;
+// Of many nested calls the text names so many at each end.
+constexpr size_t calls_named_at_each_end = 3;
 
 enum class Kind : uint8_t { thrown = 0, refused = 1 };
 
@@ -33,6 +34,22 @@ std::string shortened(std::string text) {
                      text.substr(text.size() - half));
 }
 
+// From the call that the reader made to the cause.
+std::string describe(const RemoteError::Origin& origin) {
+  const size_t calls = origin.chain.size();
+  const size_t named = 2 * calls_named_at_each_end;
+  std::string text;
+  for (size_t i = 0; i < calls; ++i) {
+    if (calls > named + 1 && i == calls_named_at_each_end) {
+      text += fmt::format("[... {} calls between ...] ", calls - named);
+      i = calls - calls_named_at_each_end;
+    }
+    const size_t at = calls - 1 - i;
+    text += fmt::format("\"{}\" failed at {}: ", origin.functions[at], origin.chain[at]);
+  }
+  return fmt::format("{}{}: {}", text, origin.type, origin.text);
+}
+
 }  // namespace
 
 std::string encode_thrown(const std::exception_ptr& error, const std::string& worker, const std::string& function) {
@@ -42,9 +59,11 @@ std::string encode_thrown(const std::exception_ptr& error, const std::string& wo
     std::rethrow_exception(error);
   } catch (const RemoteError& remote) {
     origin = remote.origin();
+    origin.functions.resize(origin.chain.size());
     text = remote.what();
   } catch (const Error& own) {
-    origin = {.code = own.code(), .type = type_of_current_exception(), .chain = {}};
+    origin.code = own.code();
+    origin.type = type_of_current_exception();
     text = own.what();
   } catch (const c10::Error& own) {
     // Its backtrace is of no use to the caller.
@@ -57,15 +76,19 @@ std::string encode_thrown(const std::exception_ptr& error, const std::string& wo
     origin.type = type_of_current_exception();
     text = "it is not a std::exception";
   }
-  if (origin.chain.empty()) text = fmt::format("{}: {}", origin.type, text);
+  if (origin.chain.empty()) origin.text = shortened(std::move(text));
   origin.chain.push_back(worker);
+  origin.functions.push_back(function);
   wire::ByteWriter writer;
   writer.put(static_cast<uint8_t>(Kind::thrown));
   writer.put(static_cast<uint8_t>(origin.code));
   writer.put_string(origin.type);
-  writer.put_string(shortened(fmt::format("\"{}\" failed at {}: {}", function, worker, text)));
+  writer.put_string(origin.text);
   writer.put(static_cast<uint32_t>(origin.chain.size()));
-  for (const std::string& name : origin.chain) writer.put_string(name);
+  for (size_t i = 0; i < origin.chain.size(); ++i) {
+    writer.put_string(origin.chain[i]);
+    writer.put_string(origin.functions[i]);
+  }
   return writer.take();
 }
 
@@ -104,12 +127,18 @@ std::exception_ptr decode_error(std::string_view bytes, const std::string& worke
     }
   }
   if (kind != Kind::thrown) throw wire::MalformedError("error of an unknown kind");
-  RemoteError::Origin origin{.code = code, .type = std::string(reader.take_string()), .chain = {}};
-  const std::string text(reader.take_string());
+  RemoteError::Origin origin;
+  origin.code = code;
+  origin.type = reader.take_string();
+  origin.text = reader.take_string();
   const auto count = reader.take<uint32_t>();
   if (count > reader.remaining()) throw wire::MalformedError("error with a chain longer than it is");
-  for (uint32_t i = 0; i < count; ++i) origin.chain.emplace_back(reader.take_string());
+  for (uint32_t i = 0; i < count; ++i) {
+    origin.chain.emplace_back(reader.take_string());
+    origin.functions.emplace_back(reader.take_string());
+  }
   reader.expect_end("an error");
+  const std::string text = describe(origin);
   return std::make_exception_ptr(RemoteError(text, worker, std::move(origin)));
 }
 

@@ -13,6 +13,7 @@
 #include <tuple>
 #include <utility>
 
+#include "gradwire/rpc/cancellation.h"
 #include "gradwire/rpc/future_state.h"
 #include "gradwire/rpc/surroundings.h"
 
@@ -86,8 +87,9 @@ class [[nodiscard]] Future {
   bool done() const { return state_->done(); }
   void wait() const { state_->wait(); }
 
-  // Completes it with CancelledError, unless it is complete, and tells the callee (gradwire::cancelled() there). On a
-  // future made by `then`, `when_all` or `when_any`, cancels what that waits for.
+  // Completes it with CancelledError, unless it is complete, and tells the callee (gradwire::cancelled() there). On the
+  // future of a Task, or one made by `then`, also cancels what that waits for and what it has under way; on one made by
+  // `when_all` or `when_any`, the futures it was made of.
   void cancel() const { state_->cancel(); }
 
   // What the function makes of the value, once that is there; a Future or a Task that it returns is waited for. If
@@ -120,10 +122,10 @@ void fulfil(const std::shared_ptr<FutureStateOf<R>>& state, F&& function) {
       function().run_into(state);
     } else if constexpr (is_future<Returned>) {
       auto source = function().state();
-      state->cancel_by([weak = std::weak_ptr(source)] {
-        if (auto waited_for = weak.lock()) waited_for->cancel();
-      });
+      if (const auto& cancellation = Surroundings::here().cancellation; cancellation && !cancellation->add(source))
+        source->cancel();
       source->when_done([state, source] {
+        if (state->fails_with(*source)) return;
         try {
           state->set(source->value());
         } catch (...) {
@@ -165,12 +167,11 @@ template <class F>
 auto Future<T>::then(F function) const {
   using Result = Unwrapped<decltype(detail::invoke_with<F, T>(function, std::declval<typename State::Value&>()))>;
   auto next = std::make_shared<FutureStateOf<Result>>(state_->runtime());
-  next->cancel_by([weak = std::weak_ptr(state_)] {
-    if (auto waited_for = weak.lock()) waited_for->cancel();
-  });
+  auto cancellation = Cancellation::of(next, state_);
   state_->when_done([source = state_, next, function = std::move(function),
-                     surroundings = CapturedSurroundings::capture()]() mutable {
+                     surroundings = CapturedSurroundings::capture(std::move(cancellation))]() mutable {
     surroundings.run([&] {
+      if (next->done() || next->fails_with(*source)) return;
       detail::fulfil(next, [&]() -> decltype(auto) { return detail::invoke_with<F, T>(function, source->value()); });
     });
   });
@@ -212,8 +213,8 @@ Future<std::conditional_t<std::is_void_v<T>, void, std::vector<typename FutureSt
   if (shared->futures.empty()) complete();
   for (const Future<T>& future : shared->futures)
     future.state()->when_done([all, shared, complete, state = future.state()] {
+      if (all->fails_with(*state)) return;
       try {
-        state->value();
         if (--shared->left == 0) complete();
       } catch (...) {
         all->fail(std::current_exception());
@@ -235,8 +236,8 @@ Future<std::tuple<typename FutureStateOf<T>::Value...>> when_all(Future<T>... fu
   auto left = std::make_shared<std::atomic<size_t>>(sizeof...(T));
   const auto watch = [&](const auto& future) {
     future.state()->when_done([all, left, state = future.state(), futures...] {
+      if (all->fails_with(*state)) return;
       try {
-        state->value();
         if (--*left == 0) all->set(Result{futures.state()->value()...});
       } catch (...) {
         all->fail(std::current_exception());
@@ -255,6 +256,7 @@ Future<std::pair<size_t, typename FutureStateOf<T>::Value>> when_any(std::vector
   auto any = std::make_shared<FutureStateOf<Result>>(futures.front().state()->runtime());
   for (size_t i = 0; i < futures.size(); ++i)
     futures[i].state()->when_done([any, i, state = futures[i].state()] {
+      if (any->fails_with(*state)) return;
       try {
         any->set({i, state->value()});
       } catch (...) {

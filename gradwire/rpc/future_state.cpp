@@ -2,14 +2,22 @@
 
 #include <algorithm>
 
+#include <c10/util/Exception.h>
+#include <c10/util/Logging.h>
 #include <fmt/format.h>
 
+#include "gradwire/net/fork.h"
 #include "gradwire/rpc/calls.h"
 
 namespace gradwire {
 
-bool FutureState::fail(std::exception_ptr error) {
+FutureState::~FutureState() {
+  if (error_ && !error_read_.load(std::memory_order_relaxed)) log_unread_error();
+}
+
+bool FutureState::fail(std::exception_ptr error, std::shared_ptr<const Subject> subject) {
   if (!claim()) return false;
+  subject_ = std::move(subject);
   fail_claimed(std::move(error));
   return true;
 }
@@ -40,13 +48,25 @@ void FutureState::announce() {
   for (std::function<void()>& continuation : continuations) runtime_->submit(std::move(continuation));
 }
 
+bool FutureState::fails_with(FutureState& other) {
+  std::exception_ptr error = other.error();
+  if (!error) return false;
+  fail(std::move(error), other.subject_);
+  return true;
+}
+
 void FutureState::resolve() {
+  if (std::exception_ptr failure = error()) std::rethrow_exception(std::move(failure));
+}
+
+std::exception_ptr FutureState::error() {
   if (!decoded_.load(std::memory_order_acquire)) {
     MutexLock lock(decoding_);
     if (!decoded_.load(std::memory_order_relaxed)) decode_arrived();
     decoded_.store(true, std::memory_order_release);
   }
-  if (error_) std::rethrow_exception(error_);
+  if (error_) error_read_.store(true, std::memory_order_relaxed);
+  return error_;
 }
 
 void FutureState::decode_arrived() {
@@ -64,6 +84,35 @@ void FutureState::decode_arrived() {
   }
   arrival_.reset();
   luggage_ = {};
+}
+
+void FutureState::log_unread_error() noexcept {
+  if (!runtime_ || net::forked_child()) return;
+  try {
+    std::string worker, text;
+    try {
+      std::rethrow_exception(error_);
+    } catch (const CancelledError&) {
+      return;  // its owner cancelled it, or the worker left
+    } catch (const Error& error) {
+      worker = error.worker();
+      text = error.what();
+    } catch (const c10::Error& error) {
+      text = error.what_without_backtrace();
+    } catch (const std::exception& error) {
+      text = error.what();
+    } catch (...) {
+      text = "an exception of an unknown type";
+    }
+    std::string what = "a Task or continuation";
+    if (subject_)
+      what = fmt::format("the call of \"{}\" at {}", subject_->function, subject_->worker);
+    else if (!worker.empty())
+      what += fmt::format(" that used {}", worker);
+    runtime_->repeated_log().add(*runtime_, fmt::format("{} failed, and nobody asked for the result", what), text);
+  } catch (const std::exception& error) {
+    LOG(ERROR) << "gradwire: an error that nobody asked for cannot be logged: " << error.what();
+  }
 }
 
 void FutureState::wait() {

@@ -21,7 +21,8 @@ namespace gradwire {
 class FutureState : public std::enable_shared_from_this<FutureState> {
  public:
   explicit FutureState(std::shared_ptr<net::Runtime> runtime) : runtime_(std::move(runtime)) {}
-  virtual ~FutureState() = default;
+  // An error that nobody has read is logged: once for each function and worker, then counted.
+  virtual ~FutureState();
   FutureState(const FutureState&) = delete;
   FutureState& operator=(const FutureState&) = delete;
 
@@ -29,7 +30,14 @@ class FutureState : public std::enable_shared_from_this<FutureState> {
   // Done, and not with a value. Not while another thread takes the value.
   bool failed() const { return done() && error_ != nullptr; }
   // Q1: these complete it, unless it is complete: then they do nothing and return false.
-  bool fail(std::exception_ptr error) GRADWIRE_EXCLUDES(mutex_);
+  // What failed, for the log: none for a Task or a continuation.
+  struct Subject {
+    std::string function;
+    std::string worker;
+  };
+  bool fail(std::exception_ptr error, std::shared_ptr<const Subject> subject = nullptr) GRADWIRE_EXCLUDES(mutex_);
+  // Fails as the other did, which is done; returns false, and does nothing, if that has a value.
+  bool fails_with(FutureState& other) GRADWIRE_EXCLUDES(mutex_);
   bool arrived(std::shared_ptr<net::Arrival> arrival, Luggage luggage) GRADWIRE_EXCLUDES(mutex_);
 
   // Blocks. On a user's thread it reads the session's link meanwhile; one of Gradwire's threads is replaced.
@@ -57,12 +65,15 @@ class FutureState : public std::enable_shared_from_this<FutureState> {
   void announce() GRADWIRE_EXCLUDES(mutex_);
   // Once done: decodes what arrived, the first time, on the thread that wants it; throws the error if it is one.
   void resolve() GRADWIRE_EXCLUDES(decoding_);
+  // The same; returns the error, or null for a value.
+  std::exception_ptr error() GRADWIRE_EXCLUDES(decoding_);
   virtual void decode(wire::Payload&& payload) = 0;
   // How an error looks to those who wait for this.
   virtual std::exception_ptr seen(std::exception_ptr error) { return error; }
 
  private:
   void decode_arrived();
+  void log_unread_error() noexcept;
 
   const std::shared_ptr<net::Runtime> runtime_;
   std::shared_ptr<net::Session> session_;
@@ -73,6 +84,8 @@ class FutureState : public std::enable_shared_from_this<FutureState> {
   std::atomic<bool> done_ = false;
   // Written by who claimed it, before it is done; then by the one who decodes.
   std::exception_ptr error_;
+  std::shared_ptr<const Subject> subject_;  // of the error
+  std::atomic<bool> error_read_ = false;
   std::shared_ptr<net::Arrival> arrival_;
   Luggage luggage_;
   // Not a std::once_flag: that makes a system call each time it is passed first.

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "gradwire/net/record.h"
+#include "gradwire/rpc/arguments.h"
 #include "gradwire/rpc/future.h"
 #include "gradwire/rpc/registry.h"
 
@@ -21,21 +22,6 @@ namespace gradwire {
 template <class T>
 class RRef;
 class Reference;
-
-namespace detail {
-
-// Converted to what the signature says; what cannot be does not compile.
-template <class... Arguments, class... Given>
-wire::Payload encode_arguments(Given&&... given) {
-  static_assert(sizeof...(Arguments) == sizeof...(Given), "wrong number of arguments for this function");
-  if constexpr (sizeof...(Arguments) == sizeof...(Given)) {
-    static_assert((std::is_convertible_v<Given&&, std::decay_t<Arguments>> && ...),
-                  "an argument cannot be converted to what this function takes");
-    return wire::encode(static_cast<std::decay_t<Arguments>>(std::forward<Given>(given))...);
-  }
-}
-
-}  // namespace detail
 
 // One incarnation of it: if the worker dies and comes back, calls on an old Peer fail with PeerGoneError, and
 // Worker::peer gives a new one. A value is what it was at the call: tensors are copied into the message. What is wrong
@@ -48,7 +34,8 @@ class Peer {
 
   template <class Result, class... Arguments, class... Given>
   Future<Result> call(const Function<Result(Arguments...)>& function, Given&&... given) const {
-    return begin<Result>(target_of(function), detail::encode_arguments<Arguments...>(std::forward<Given>(given)...));
+    return begin<Result>(target_of(function),
+                         detail::encode_arguments<Arguments...>(function.name(), std::forward<Given>(given)...));
   }
 
   template <class Result, class... Given>

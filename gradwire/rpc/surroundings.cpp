@@ -27,6 +27,14 @@ CapturedSurroundings CapturedSurroundings::capture() {
   return captured;
 }
 
+CapturedSurroundings CapturedSurroundings::capture(std::shared_ptr<Cancellation> cancellation) {
+  auto state = std::make_shared<State>();
+  state->ours.cancellation = std::move(cancellation);
+  CapturedSurroundings captured;
+  captured.state_ = std::move(state);
+  return captured;
+}
+
 void CapturedSurroundings::apply() const {
   Surroundings::here() = state_->ours;
   at::ThreadLocalState::setThreadLocalState(state_->torch);

@@ -40,6 +40,8 @@ class SurroundingsGuard {
 class CapturedSurroundings {
  public:
   static CapturedSurroundings capture();
+  // The same, with another cancellation.
+  static CapturedSurroundings capture(std::shared_ptr<Cancellation> cancellation);
   // Makes them current on this thread, for good: for a coroutine that goes on, inside a `run` that tidies up after it.
   void apply() const;
   // Runs something under them, and puts back what was there.

@@ -93,18 +93,22 @@ class [[nodiscard]] Task {
     if (handle_) handle_.destroy();
   }
 
-  // Begins it on one of Gradwire's threads, with the surroundings of now.
+  // Begins it on one of Gradwire's threads, with the surroundings of now and a cancellation of its own.
   Future<T> start() && {
+    require_coroutine();
     auto state = std::make_shared<FutureStateOf<T>>(net::Runtime::of_process());
-    state->runtime()->submit(
-        [state, surroundings = CapturedSurroundings::capture(), task = std::make_shared<Task>(std::move(*this))] {
-          surroundings.run([&] { std::move(*task).run_into(state); });
-        });
+    auto cancellation = Cancellation::of(state);
+    state->runtime()->submit([state, surroundings = CapturedSurroundings::capture(std::move(cancellation)),
+                              task = std::make_shared<Task>(std::move(*this))] {
+      if (state->done()) return;  // cancelled before it began
+      surroundings.run([&] { std::move(*task).run_into(state); });
+    });
     return Future<T>(std::move(state));
   }
 
   // Begins it here; the state is completed when it is over. For the registry and futures.
   void run_into(std::shared_ptr<FutureStateOf<T>> state) && {
+    require_coroutine();
     Surroundings surroundings = Surroundings::here();
     surroundings.in_task = true;
     CapturedSurroundings::capture().run([&] {
@@ -114,6 +118,7 @@ class [[nodiscard]] Task {
   }
 
   auto operator co_await() && {
+    require_coroutine();
     struct Awaiter {
       std::coroutine_handle<promise_type> task;
       std::optional<CapturedSurroundings> surroundings;
@@ -132,6 +137,11 @@ class [[nodiscard]] Task {
   }
 
  private:
+  void require_coroutine() const {
+    if (!handle_)
+      throw InvalidArgumentError(
+          "this Task was moved from, or has been started or awaited: each can be started or awaited once");
+  }
   static detail::Detached drive(Task task, std::shared_ptr<FutureStateOf<T>> state) {
     try {
       if constexpr (std::is_void_v<T>) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include <c10/util/Logging.h>
 #include <fmt/format.h>
 
 #include "gradwire/base/error.h"
@@ -33,8 +34,13 @@ std::string escaped(std::string_view text) {
 std::shared_ptr<Trace> Trace::of(const std::string& worker, int rank, Incarnation incarnation) {
   const char* folder = std::getenv("GRADWIRE_TRACE");
   if (folder == nullptr || *folder == 0) return nullptr;
-  std::error_code ignored;
-  std::filesystem::create_directories(folder, ignored);
+  std::error_code failed;
+  if (std::filesystem::create_directory(folder, failed))
+    LOG(WARNING) << "gradwire: made the folder " << folder << " for traces, as GRADWIRE_TRACE says";
+  if (failed)
+    throw InvalidArgumentError(fmt::format(
+        "GRADWIRE_TRACE is a folder for traces, and {} cannot be made: {}. The folder that it lies in must exist",
+        folder, failed.message()));
   net::require_safe_folder(folder, "the folder of traces (GRADWIRE_TRACE)");
   const std::string path = fmt::format("{}/{}-{:016x}.trace", folder, worker, static_cast<uint64_t>(incarnation));
   // x: a new file, through no link that someone else laid.
@@ -47,6 +53,7 @@ std::shared_ptr<Trace> Trace::of(const std::string& worker, int rank, Incarnatio
       fmt::format("{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":\"{1}\"}}}}\n"
                   "{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{0},\"args\":{{\"sort_index\":{0}}}}}\n",
                   rank, escaped(worker)));
+  trace->mark("gradwire_begins");
   return trace;
 }
 
@@ -58,7 +65,15 @@ Trace::Trace(std::FILE* file, int rank)
       file_(file),
       flushed_(began_) {}
 
-Trace::~Trace() { std::fclose(file_); }
+Trace::~Trace() {
+  mark("gradwire_ends");
+  std::fclose(file_);
+}
+
+void Trace::mark(const char* name) {
+  write(fmt::format("{{\"ph\":\"M\",\"name\":\"{}\",\"ts\":{:.3f},\"pid\":{},\"args\":{{}}}}\n", name,
+                    microseconds(std::chrono::steady_clock::now()), rank_));
+}
 
 double Trace::microseconds(Time time) const {
   return began_in_microseconds_ + std::chrono::duration<double, std::micro>(time - began_).count();

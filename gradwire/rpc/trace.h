@@ -2,7 +2,8 @@
 // each worker writes one file there, and `gradwire trace folder` makes one of them all, with arrows from caller to
 // callee.
 //
-// A line is an event in the viewers' JSON format; a killed worker's file ends with the last second or so missing.
+// A line is an event in the viewers' JSON format; a killed worker's file ends with the last second or so missing. The
+// first and the last event say when the worker was there: workers whose times overlap belong to one run.
 #pragma once
 
 #include <chrono>
@@ -59,6 +60,7 @@ class Trace {
  private:
   explicit Trace(std::FILE* file, int rank);
   double microseconds(Time time) const;
+  void mark(const char* name);
   void write(std::string_view lines) GRADWIRE_EXCLUDES(mutex_);
 
   const int rank_;

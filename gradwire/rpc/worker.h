@@ -66,7 +66,7 @@ class Worker {
   static constexpr auto no_timeout = std::chrono::milliseconds::max();
   // Fixed group: serves until all living members have called it and no call is under way. Growing group: until this
   // worker's calls and functions are over. Then says goodbye. Throws TimeoutError, which names those waited for;
-  // the worker goes on then.
+  // the worker goes on then. Throws InvalidArgumentError in a function of this worker, which would wait for itself.
   void leave(std::chrono::milliseconds timeout = no_timeout);
 
  private:

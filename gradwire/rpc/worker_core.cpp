@@ -101,6 +101,12 @@ void WorkerCore::leave(std::chrono::milliseconds timeout) {
   if (net::process_exits()) return close();
   net::Runtime::require_threads();
   if (closed_) return;
+  if (const std::optional<std::string> function = calls_->function_here())
+    throw InvalidArgumentError(
+        fmt::format("\"{}\" runs at {} and calls leave(), which waits until no function runs: it would wait for "
+                    "itself. Call leave() outside of functions, for example at the end of main",
+                    *function, options_.name),
+        options_.name);
   exchange_->announce_beginning_to_leave();
   if (leaving_)
     leaving_->leave(deadline_after(timeout));

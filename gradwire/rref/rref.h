@@ -166,7 +166,7 @@ class RRef {
     const RegisteredType& type = registered_type(registry_of(*reference_), typeid(Referred<T>));
     Target target{Target::Kind::function, registered_method(type, detail::key_of(method)),
                   signature<Result, Values...>()};
-    wire::Payload arguments = detail::encode_arguments<Values...>(std::forward<Given>(given)...);
+    wire::Payload arguments = detail::encode_arguments<Values...>(target.name, std::forward<Given>(given)...);
     using Use = ReferenceRider::Use;
     arguments.riders.insert(arguments.riders.begin(), std::make_shared<ReferenceRider>(
                                                           reference_, *type.serialised ? Use::operation : Use::value));
@@ -188,8 +188,9 @@ struct Codec<RRef<T>> {
 
 template <class Result, class... Arguments, class... Given>
 RRef<Result> Peer::remote(const Function<Result(Arguments...)>& function, Given&&... given) const {
-  return RRef<Result>(
-      create(target_of(function), detail::encode_arguments<Arguments...>(std::forward<Given>(given)...)), timeout_);
+  return RRef<Result>(create(target_of(function),
+                             detail::encode_arguments<Arguments...>(function.name(), std::forward<Given>(given)...)),
+                      timeout_);
 }
 
 template <class Result, class... Given>

@@ -80,6 +80,28 @@ TEST(Session, S3_AMessageLargerThanTheLimitGoesAlone) {
   ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }));
 }
 
+TEST(Session, N3_AMessageBeyondTheReceiversBoundIsRefusedBeforeAByteIsCopied) {
+  NetWorld world;
+  Node a = world.node("a", {.inbox = {.largest_message = 1000000}}), b = world.node("b");
+  const auto send = [&](const at::Tensor& tensor) {
+    world.session(a, b)->send({.type = plain, .payload = {.tensors = {tensor}}}, net::Admission::always);
+  };
+  // Far more than any machine has: copying it would fail in another way.
+  const at::Tensor endless = at::ones({1}).expand({int64_t{1} << 60});
+  for (const at::Tensor& tensor : {endless, at::ones({1}).expand({1000000}), at::ones({1, 300000}).to_sparse(),
+                                   at::ones({1, 300000}).to_sparse_csr()})
+    try {
+      send(tensor);
+      ADD_FAILURE() << "no error";
+    } catch (const OverloadedError& error) {
+      EXPECT_EQ(error.worker(), "b");
+    }
+  EXPECT_EQ(world.session(a, b)->statistics().sent, 0U);
+  EXPECT_EQ(world.session(a, b)->statistics().segments_lent, 0U);
+  send(at::ones({250000}));  // exactly the bound
+  ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 1; }));
+}
+
 TEST(Session, S3_RefusesAMessageBeyondItsBoundAndLives) {
   NetWorld world;
   Node a = world.node("a"), b = world.node("b", {.inbox = {.largest_message = 1000000}});

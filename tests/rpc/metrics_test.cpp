@@ -34,6 +34,7 @@ TEST(LatencyCounts, AreExactToAFifth) {
 inline constexpr Function<at::Tensor(at::Tensor)> twice{"twice"};
 inline constexpr Function<void()> fail{"fail"};
 inline constexpr Function<void()> nap{"nap"};
+inline constexpr Function<void()> wait_until_cancelled{"wait_until_cancelled"};
 
 TEST(Metrics, CountCallsBytesContextsAndReferences) {
   Registry registry;
@@ -74,6 +75,26 @@ TEST(Metrics, CountCallsBytesContextsAndReferences) {
   EXPECT_EQ(there.references_owned, 1U);
   EXPECT_GE(here.threads, 1U);
   EXPECT_THAT(to_string(here), HasSubstr("calls: 16 (mean "));
+}
+
+TEST(Metrics, N26_CallsThatWereCancelledDoNotCountAsFailed) {
+  Registry registry;
+  registry.add(fail, [] { throw std::runtime_error("no"); });
+  registry.add(wait_until_cancelled, [] {
+    while (!cancelled()) std::this_thread::sleep_for(1ms);
+  });
+  testing::Cluster cluster(2, registry);
+  const Peer peer = cluster[0].peer(1);
+  for (int i = 0; i < 3; ++i) {
+    const Future<void> future = peer.call(wait_until_cancelled);
+    future.cancel();
+    EXPECT_THROW(future.get(), CancelledError);
+  }
+  EXPECT_THROW(peer.call(fail).get(), RemoteError);
+  const Metrics metrics = cluster[0].metrics();
+  EXPECT_EQ(metrics.calls_failed, 1U);
+  EXPECT_EQ(metrics.calls_cancelled, 3U);
+  EXPECT_THAT(to_string(metrics), HasSubstr("1 failed, 3 cancelled"));
 }
 
 }  // namespace

@@ -46,8 +46,8 @@ uint64_t Session::send(Message message, Admission admission, Writing writing) {
   if (const uint64_t bytes = bytes_to_send(message.payload); bytes > largest)
     throw OverloadedError(
         fmt::format("a message of {} bytes to {}: {} is the most that a worker takes at once; send it in parts", bytes,
-                    peer_.name, largest),
-        peer_.name);
+                    peer_->name, largest),
+        peer_->name);
   std::function<std::string()> board = std::move(message.board);
   const auto outgoing = std::make_shared<Outgoing>();
   uint64_t place_in_queue;

@@ -13,6 +13,7 @@
 #include <torch/library.h>
 
 #include "gradwire/base/error.h"
+#include "gradwire/wire/dtype.h"
 
 namespace gradwire {
 namespace {
@@ -208,6 +209,18 @@ TEST(Operators, SayWhichArgumentIsWrongAndShowTheSchema) {
   EXPECT_THAT([] { call("aten::relu", {}); }, ThrowsMessage<InvalidArgumentError>(HasSubstr("self, is missing")));
   EXPECT_THAT([] { call("aten::relu", {at::ones({}), 1, 2}); },
               ThrowsMessage<InvalidArgumentError>(HasSubstr("3 are given, 1 are taken")));
+}
+
+// An int that stands for a dtype which the caller's torch has and this one does not.
+TEST(Operators, NameADtypeThatThisTorchDoesNotHave) {
+  const int64_t number = wire::dtype_of_no_torch.number;
+  for (const char* name : {"aten::to.dtype", "aten::sum.default"}) {  // the second one's is optional
+    EXPECT_THAT([&] { call(name, {at::ones({2}), number}); },
+                ThrowsMessage<InvalidArgumentError>(HasSubstr("NoTorchHasThis")))
+        << name;
+  }
+  EXPECT_THAT([&] { call("aten::to.dtype", {at::ones({2}), 256}); },
+              ThrowsMessage<InvalidArgumentError>(HasSubstr("int 256")));
 }
 
 TEST(Operators, AreNotAllowedUnlessAskedFor) {

@@ -51,6 +51,7 @@ TORCH_LIBRARY(gradwire_test, library) {
 Operators all() {
   Operators operators;
   operators.allow("*");
+  operators.allow("gradwire_test::*");
   return operators;
 }
 
@@ -244,7 +245,8 @@ TEST(Operators, ThatDoNotExistAreNamedWithThoseThatAreLikeThem) {
 }
 
 TEST(Operators, AreFoundWhenTheirLibraryIsLoadedLater) {
-  Operators operators = all();
+  Operators operators;
+  operators.allow("gradwire_test_later::*");
   EXPECT_THROW(operators.call("gradwire_test_later::one", {}), NotFoundError);
   {
     torch::Library later(torch::Library::DEF, "gradwire_test_later", std::nullopt, __FILE__, __LINE__);
@@ -270,8 +272,10 @@ TEST(Operators, AreAllowedByPatterns) {
       {"aten::add.Tensor", {"aten::add.Tensor", "aten::add"}, {"aten::add.Scalar"}},
       {"aten::add.*", {"aten::add.Tensor", "aten::add.Scalar"}, {"aten::add_.Tensor"}},
       {"aten::relu.*", {"aten::relu"}, {"aten::relu_"}},
-      {"*::twice", {"gradwire_test::twice"}, {"aten::relu"}},
-      {"*", {"gradwire_test::twice", "aten::relu", "aten::__and__.Scalar"}, {}},
+      {"*::relu", {"aten::relu"}, {"aten::relu6", "gradwire_test::twice"}},
+      {"*::twice", {}, {"gradwire_test::twice"}},
+      {"gradwire_tes*::twice", {}, {"gradwire_test::twice"}},
+      {"*", {"aten::relu", "aten::__and__.Scalar"}, {"gradwire_test::twice"}},
       {"gradwire_test::read", {"gradwire_test::read"}, {}},
       {"gradwire_test::_hidden", {"gradwire_test::_hidden"}, {}},
       {"gradwire_test::*", {"gradwire_test::twice"}, {"gradwire_test::read", "gradwire_test::_hidden"}},

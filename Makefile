@@ -1,4 +1,5 @@
-# The few commands of the project; each installs what is missing first (scripts/setup says what).
+# The few commands of the project; each installs what is missing first (scripts/setup says what). GRADWIRE_TORCH=2.15.0
+# before one of them chooses that version of torch.
 .PHONY: demo test bench check docs format build
 ROWS ?= *
 
@@ -12,7 +13,7 @@ demo:
 	@scripts/demo $(if $(KILL),--kill)
 
 test: build
-	@scripts/test build
+	@scripts/test $$(scripts/build_folder)
 
 bench: build
 	@bench/run $(if $(BESIDE),--beside '$(BESIDE)') $(if $(KEEP),--keep '$(KEEP)') '$(ROWS)'

@@ -17,6 +17,12 @@ target_include_directories(Gradwire::torch SYSTEM INTERFACE
   ${torch_folder}/include ${torch_folder}/include/torch/csrc/api/include)
 # What torch's libraries were built with, and some of its headers ask for.
 target_compile_definitions(Gradwire::torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO USE_RPC USE_TENSORPIPE)
+if(CMAKE_CROSSCOMPILING)
+  # libtorch.so asks for the libraries of all devices, which the wheel of another machine's torch comes without.
+  target_link_libraries(Gradwire::torch INTERFACE ${torch_folder}/lib/libtorch_cpu.so ${torch_folder}/lib/libc10.so
+                        -Wl,-rpath-link,${torch_folder}/lib)
+  return()
+endif()
 # The C++ library comes first: some builds of torch (2.11 for CUDA) export an old std::filesystem of their own, which
 # would be taken instead, and crash. Then libtorch.so, which says what else has to be loaded for this torch's devices.
 target_link_libraries(Gradwire::torch INTERFACE

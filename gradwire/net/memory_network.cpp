@@ -7,6 +7,8 @@
 #include <optional>
 #include <set>
 
+#include <c10/util/Exception.h>
+
 namespace gradwire::net {
 namespace {
 
@@ -46,7 +48,8 @@ struct Pipe {
   bool vanishing = false;   // half-open: what is written is lost
   std::optional<size_t> ends_after;
   bool corrupt_next = false;
-  std::string opening;  // the first bytes, for a replay
+  std::string replaced, replacement;  // of equal length; empty once done
+  std::string opening;                // the first bytes, for a replay
 };
 
 class MemoryLink : public Link, public std::enable_shared_from_this<MemoryLink> {
@@ -77,6 +80,10 @@ class MemoryLink : public Link, public std::enable_shared_from_this<MemoryLink> 
     if (out_->corrupt_next) {
       out_->corrupt_next = false;
       bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 0x20);
+    }
+    if (const size_t place = bytes.find(out_->replaced); !out_->replaced.empty() && place != std::string::npos) {
+      bytes.replace(place, out_->replaced.size(), out_->replacement);
+      out_->replaced.clear();
     }
     if (out_->ends_after) {
       if (bytes.size() >= *out_->ends_after) {
@@ -362,6 +369,17 @@ void MemoryNetwork::corrupt(const std::string& first, const std::string& second)
   MutexLock lock(state_->mutex);
   for_each_link(*state_, first, second, [&](const std::shared_ptr<MemoryLink>& link) {
     if (link->from() == first) link->out().corrupt_next = true;
+  });
+}
+
+void MemoryNetwork::replace(const std::string& first, const std::string& second, const std::string& bytes,
+                            const std::string& with) {
+  TORCH_INTERNAL_ASSERT(bytes.size() == with.size());
+  MutexLock lock(state_->mutex);
+  for_each_link(*state_, first, second, [&](const std::shared_ptr<MemoryLink>& link) {
+    if (link->from() != first) return;
+    link->out().replaced = bytes;
+    link->out().replacement = with;
   });
 }
 

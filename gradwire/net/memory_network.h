@@ -46,6 +46,9 @@ class MemoryNetwork {
   void replay(const std::string& first, const std::string& second);
   // Changes a byte of what first sends to second next.
   void corrupt(const std::string& first, const std::string& second);
+  // Puts `with` in the place of `bytes`, which are as many, when first next writes them to second in one piece: what a
+  // worker of another version would have sent.
+  void replace(const std::string& first, const std::string& second, const std::string& bytes, const std::string& with);
 
   struct State;
 

@@ -7,6 +7,8 @@
 #include <ATen/core/function_schema.h>
 #include <ATen/core/jit_type.h>
 
+#include "gradwire/rpc/known_operators.h"
+
 namespace gradwire {
 namespace {
 
@@ -21,6 +23,11 @@ constexpr OperatorReach internal{Reach::by_name, "internal",
                                  "is internal, as the underscore says, and leaves checks to its callers"};
 constexpr OperatorReach one_backend{Reach::by_name, "one backend",
                                     "belongs to one backend, behind an operator that chooses and checks"};
+constexpr OperatorReach unknown{Reach::by_name, "unknown",
+                                "is newer than this version of Gradwire, which does not know what it does"};
+constexpr OperatorReach other_namespace{
+    Reach::by_own_pattern, "other namespaces",
+    "is in a namespace that is not torch's, or newer than this version of Gradwire"};
 constexpr OperatorReach collectives{Reach::never, "collectives",
                                     "is a collective, in which all members of a process group have to take part"};
 constexpr OperatorReach runtimes{Reach::never, "runtimes", "is a part of torch's compilers and runtimes"};
@@ -34,7 +41,8 @@ constexpr Words collective_namespaces = std::to_array<std::string_view>(
     {"c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "fsdp", "symm_mem"});
 constexpr Words runtime_namespaces = std::to_array<std::string_view>(
     {"_inductor_debug", "_inductor_test", "_test", "debug_mode_ops", "debugprims", "export", "higher_order", "inductor",
-     "inductor_prims", "onnx", "prim", "prims", "profiler", "rngprims", "static_runtime", "streams"});
+     "inductor_prims", "onnx", "prim", "prims", "profiler", "rngprims", "static_runtime", "streams", "_native_aot",
+     "coor", "flex_gemm"});
 constexpr Words backend_namespaces =
     std::to_array<std::string_view>({"_native", "_quantized", "mkl", "mkldnn", "mkldnn_prepacked", "onednn",
                                      "quantization", "quantized", "sparse", "xnnpack", "prepacked", "metal", "vulkan"});
@@ -47,9 +55,16 @@ constexpr Words names_of_uninitialised = std::to_array<std::string_view>(
     {"empty", "empty_like", "empty_permuted", "empty_quantized", "empty_strided", "new_empty", "new_empty_strided"});
 constexpr Words names_of_other_storage = std::to_array<std::string_view>(
     {"resize", "resize_", "resize_as", "resize_as_", "resize_as_sparse", "resize_as_sparse_", "set", "set_", "set_data",
-     "sparse_resize", "sparse_resize_", "sparse_resize_and_clear", "sparse_resize_and_clear_"});
+     "sparse_resize", "sparse_resize_", "sparse_resize_and_clear", "sparse_resize_and_clear_", "shallow_copy_data_"});
 constexpr Words backend_prefixes =
     std::to_array<std::string_view>({"cudnn_", "miopen_", "mkldnn_", "mps_", "quantized_"});
+
+// A string is how a caller would name something outside. These do not: a mode, a norm, a side; in torch 2.11, a
+// dimension.
+constexpr Words names_of_harmless_strings = std::to_array<std::string_view>(
+    {"UPLO", "approximate", "driver",  "equation",     "indexing", "interpolation", "mode",    "norm",   "ord",
+     "p",    "pad_mode",    "padding", "padding_side", "reduce",   "rounding_mode", "side",    "dim",    "dim0",
+     "dim1", "dim2",        "dims",    "end_dim",      "names",    "order",         "out_dim", "outdim", "start_dim"});
 
 // Parts of names, as they are in "filename", "file_path", "cache_dir".
 constexpr Words parts_of_file_names = std::to_array<std::string_view>(
@@ -67,6 +82,12 @@ bool is_named_like_a_file(std::string name) {
 bool holds_strings(const c10::Type& type) {
   return type.kind() == c10::TypeKind::StringType || type.kind() == c10::TypeKind::AnyType ||
          std::ranges::any_of(type.containedTypes(), [](const c10::TypePtr& inner) { return holds_strings(*inner); });
+}
+
+bool takes_an_unknown_string(const c10::FunctionSchema& schema) {
+  return std::ranges::any_of(schema.arguments(), [](const c10::Argument& argument) {
+    return holds_strings(*argument.type()) && !is_one_of(argument.name(), names_of_harmless_strings);
+  });
 }
 
 bool takes_a_file(const c10::FunctionSchema& schema) {
@@ -121,7 +142,7 @@ bool can_skip_checks(const c10::FunctionSchema& schema) {
 // "_foo", but not "__and__".
 bool is_internal(std::string_view name) { return name.starts_with('_') && !name.starts_with("__"); }
 
-OperatorReach reach_in_aten(std::string_view name) {
+OperatorReach reach_in_aten(std::string_view name, const c10::FunctionSchema& schema) {
   if (name.starts_with("fbgemm_")) {
     return pointers;
   }
@@ -140,7 +161,7 @@ OperatorReach reach_in_aten(std::string_view name) {
   if (std::ranges::any_of(backend_prefixes, [&](std::string_view prefix) { return name.starts_with(prefix); })) {
     return one_backend;
   }
-  return {};
+  return is_known_operator(name) && !takes_an_unknown_string(schema) ? OperatorReach{} : unknown;
 }
 
 }  // namespace
@@ -155,7 +176,10 @@ OperatorReach reach_of_namespace(std::string_view name) {
   if (is_one_of(name, backend_namespaces)) {
     return one_backend;
   }
-  return is_internal(name) ? internal : OperatorReach{};
+  if (is_internal(name)) {
+    return internal;
+  }
+  return name == "aten" ? OperatorReach{} : other_namespace;
 }
 
 OperatorReach reach_of(const c10::FunctionSchema& schema) {
@@ -170,7 +194,7 @@ OperatorReach reach_of(const c10::FunctionSchema& schema) {
   if (!takes_and_gives_data(schema)) {
     return not_data;
   }
-  OperatorReach in_aten = space == "aten" ? reach_in_aten(name) : OperatorReach{};
+  OperatorReach in_aten = space == "aten" ? reach_in_aten(name, schema) : OperatorReach{};
   if (in_aten.reach == Reach::never) {
     return in_aten;
   }
@@ -180,13 +204,13 @@ OperatorReach reach_of(const c10::FunctionSchema& schema) {
   if (is_internal(name)) {
     return internal;
   }
-  if (of_namespace.reach != Reach::by_pattern) {
+  if (of_namespace.reach == Reach::by_name) {
     return of_namespace;
   }
   if (can_skip_checks(schema)) {
     return unchecked;
   }
-  return in_aten;
+  return space == "aten" ? in_aten : of_namespace;
 }
 
 }  // namespace gradwire

@@ -10,6 +10,10 @@
 //   unchecked        aten::*_backward, aten::segment_reduce: they index by what their arguments say, without a look
 //   internal         aten::_reshape_alias: names that begin with an underscore; they leave checks to their callers
 //   one backend      aten::mkldnn_linear, quantized::*: behind operators that choose and check; packed, opaque tensors
+//   unknown          what a newer torch has added to aten: nobody has looked at it (known_operators.h)
+//
+// A namespace other than torch's own is reached by a pattern that spells it out, "torchvision::*", and by no other:
+// what a newer torch adds, or another library brings, is outside "*" and "*::add".
 //
 // Not at all:
 //
@@ -33,7 +37,8 @@ struct FunctionSchema;
 
 namespace gradwire {
 
-enum class Reach { by_pattern, by_name, never };
+// From the widest to the narrowest. `by_own_pattern`: by a pattern that spells out the namespace.
+enum class Reach { by_pattern, by_own_pattern, by_name, never };
 
 struct OperatorReach {
   Reach reach = Reach::by_pattern;

@@ -137,8 +137,13 @@ void Operators::allow(const std::string& pattern) {
 
 bool Operators::allows(const c10::OperatorHandle& operation) const {
   const Reach reach = reach_of(operation.schema()).reach;
+  const std::string_view space = namespace_of(operation.operator_name().name);
   auto names_it = [&](const std::string& pattern) { return names(pattern, operation.operator_name()); };
-  return (reach == Reach::by_pattern && std::ranges::any_of(patterns_, names_it)) ||
+  auto reaches_it = [&](const std::string& pattern) {
+    return (reach == Reach::by_pattern || (reach == Reach::by_own_pattern && namespace_of(pattern) == space)) &&
+           names_it(pattern);
+  };
+  return std::ranges::any_of(patterns_, reaches_it) ||
          (reach != Reach::never && std::ranges::any_of(exact_names_, names_it));
 }
 
@@ -155,7 +160,10 @@ void Operators::refuse(const std::string& name, const std::vector<c10::OperatorH
       fmt::format("operator \"{}\" is not allowed: operators must be allowed by the callee's registry, which allows {}",
                   name, allowed.empty() ? "none" : fmt::format("{}", fmt::join(allowed, ", ")));
   OperatorReach reach = reach_of(found.front().schema());
-  if (reach.reach == Reach::by_name) {
+  if (reach.reach == Reach::by_own_pattern) {
+    text += fmt::format("; this one {}: it can be allowed by \"{}::*\" or by its name", reach.reason,
+                        namespace_of(found.front().operator_name().name));
+  } else if (reach.reach == Reach::by_name) {
     text += fmt::format("; no pattern matches this one, since it {}: it has to be allowed by its name", reach.reason);
   } else if (reach.reach == Reach::never) {
     text += fmt::format("; this one cannot be, since it {}", reach.reason);

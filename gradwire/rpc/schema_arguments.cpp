@@ -8,6 +8,9 @@
 #include <c10/core/MemoryFormat.h>
 #include <c10/core/ScalarType.h>
 #include <fmt/format.h>
+#include <torch/version.h>
+
+#include "gradwire/wire/dtype.h"
 
 namespace gradwire {
 namespace {
@@ -192,7 +195,18 @@ class Fitter {
   bool converted_ = false;
 };
 
-std::string describe(const IValue& value) {
+bool is_dtype(const c10::TypePtr& type) {
+  const auto* optional = type->castRaw<c10::OptionalType>();
+  return (optional != nullptr ? *optional->getElementType() : *type).kind() == TypeKind::ScalarTypeType;
+}
+
+// `real` is the type as it was declared.
+std::string describe(const IValue& value, const c10::TypePtr& real) {
+  if (value.isInt() && is_dtype(real) && value.toInt() >= 0 && value.toInt() <= 255) {
+    if (const wire::Dtype* dtype = wire::dtype_with_number(static_cast<uint8_t>(value.toInt()))) {
+      return fmt::format("{}, a dtype that torch {} does not have", dtype->name, TORCH_VERSION);
+    }
+  }
   if (value.isTensor() && !value.toTensor().defined()) {
     return "an undefined tensor";
   }
@@ -239,7 +253,7 @@ FittedArguments fit_arguments(const c10::FunctionSchema& schema, const std::vect
       std::optional<IValue> fitting = fit_one(value, argument, fitted);
       if (!fitting) {
         fitted.misfit = fmt::format("argument {}, {}, is {}, {} is wanted", i - first + 1, argument.name(),
-                                    describe(value), argument.real_type()->str());
+                                    describe(value, argument.real_type()), argument.real_type()->str());
         return fitted;
       }
       fitted.values.push_back(*std::move(fitting));

@@ -25,6 +25,7 @@
 #include <c10/util/SmallVector.h>
 
 #include "gradwire/wire/bytes.h"
+#include "gradwire/wire/dtype.h"
 
 namespace gradwire::wire {
 
@@ -45,6 +46,7 @@ struct TensorDescription {
 
   bool defined = false;
   c10::ScalarType dtype = c10::ScalarType::Float;
+  const Dtype* foreign_dtype = nullptr;  // one that the torch of this process does not have: `dtype` is Undefined then
   c10::Layout layout = c10::Layout::Strided;  // or Sparse (coordinates), or SparseCsr
   c10::Device device{c10::DeviceType::CPU};
   bool requires_grad = false;
@@ -90,7 +92,8 @@ void encode(ByteWriter& writer, const TensorDescription& description);
 //
 // Nothing that is in the memory can make torch reach outside of it: indices of sparse tensors are checked
 // (MalformedError), and bytes of bool tensors other than 0 and 1, which torch's kernels count in different ways, are
-// set to 1. A sender that can still write to the memory could undo this: indices and bools are safe from a hostile
+// set to 1. A tensor of a dtype that the torch of this process does not have is refused (MalformedError, which names
+// the dtype). A sender that can still write to the memory could undo this: indices and bools are safe from a hostile
 // sender only in memory that is not shared with it.
 [[nodiscard]] at::Tensor assemble(const TensorDescription& description, std::vector<c10::DataPtr> part_memory);
 

@@ -5,6 +5,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/StorageImpl.h>
 #include <fmt/format.h>
+#include <torch/version.h>
 
 #include "gradwire/wire/sparse_check.h"
 #include "gradwire/wire/tensor.h"
@@ -66,6 +67,12 @@ at::Tensor assemble(const TensorDescription& description, std::vector<c10::DataP
   }
   if (!description.defined) {
     return {};
+  }
+  if (description.foreign_dtype != nullptr) {
+    throw MalformedError(
+        fmt::format("a tensor of dtype {}, which torch {} does not have: send it as another dtype, or install a torch "
+                    "that has this one at each worker",
+                    description.foreign_dtype->name, TORCH_VERSION));
   }
   std::vector<at::Tensor> parts;
   parts.reserve(part_memory.size());

@@ -1,4 +1,5 @@
 // The layout is written down in docs/protocol-values.md; change both.
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include "gradwire/wire/tensor.h"
@@ -49,6 +50,35 @@ void decode_flags(ByteReader& reader, TensorDescription& description) {
   description.is_coalesced = (flags & coalesced_flag) != 0;
 }
 
+void decode_dtype(ByteReader& reader, TensorDescription& description) {
+  const auto number = reader.take<uint8_t>();
+  const Dtype* dtype = dtype_with_number(number);
+  if (dtype == nullptr) {
+    reader.fail(fmt::format("a tensor description: dtype {} is not one that travels", number));
+  }
+  description.dtype = in_this_torch(*dtype);
+  if (description.dtype == c10::ScalarType::Undefined) {
+    description.foreign_dtype = dtype;
+  }
+}
+
+c10::ScalarType decode_index_dtype(ByteReader& reader) {
+  const auto number = reader.take<uint8_t>();
+  for (c10::ScalarType dtype : {c10::ScalarType::Int, c10::ScalarType::Long}) {
+    if (dtype_of(dtype)->number == number) {
+      return dtype;
+    }
+  }
+  reader.fail(fmt::format("a tensor description: indices of dtype {}", number));
+}
+
+// The description came from `flatten` or `decode_description`, so it has a dtype that travels.
+uint8_t number_of(const TensorDescription& description) {
+  const Dtype* dtype = description.foreign_dtype != nullptr ? description.foreign_dtype : dtype_of(description.dtype);
+  TORCH_INTERNAL_ASSERT(dtype != nullptr, "a description has a dtype that does not travel");
+  return dtype->number;
+}
+
 void expect_cpu(ByteReader& reader) {
   auto type = reader.take<int8_t>();
   auto index = reader.take<int8_t>();
@@ -64,7 +94,7 @@ void encode(ByteWriter& writer, const TensorDescription& description) {
   if (!description.defined) {
     return;
   }
-  writer.put(static_cast<uint8_t>(description.dtype));
+  writer.put(number_of(description));
   writer.put(static_cast<uint8_t>((description.requires_grad ? requires_grad_flag : 0) |
                                   (description.is_coalesced ? coalesced_flag : 0)));
   writer.put(static_cast<int8_t>(description.device.type()));
@@ -79,7 +109,7 @@ void encode(ByteWriter& writer, const TensorDescription& description) {
   } else if (description.layout == c10::Layout::SparseCsr) {
     writer.put(static_cast<uint8_t>(description.dense_dim));
     writer.put(description.nnz);
-    writer.put(static_cast<uint8_t>(description.index_dtype));
+    writer.put(dtype_of(description.index_dtype)->number);
   }
 }
 
@@ -91,7 +121,7 @@ TensorDescription decode_description(ByteReader& reader) {
   }
   description.defined = true;
   description.layout = layout_of(kind, reader);
-  description.dtype = static_cast<c10::ScalarType>(reader.take<uint8_t>());
+  decode_dtype(reader, description);
   decode_flags(reader, description);
   expect_cpu(reader);
   auto dimensions = reader.take<uint8_t>();
@@ -108,7 +138,7 @@ TensorDescription decode_description(ByteReader& reader) {
     description.sparse_dim = 2;
     description.dense_dim = reader.take<uint8_t>();
     description.nnz = reader.take<int64_t>();
-    description.index_dtype = static_cast<c10::ScalarType>(reader.take<uint8_t>());
+    description.index_dtype = decode_index_dtype(reader);
   }
   if (auto wrong = derive_parts(description)) {
     reader.fail("a tensor description: " + *wrong);

@@ -30,11 +30,6 @@ std::optional<uint64_t> extent(Sizes sizes, uint64_t item_size) {
   return product;
 }
 
-bool is_known(c10::ScalarType dtype) {
-  auto number = static_cast<int>(dtype);
-  return number >= 0 && number < static_cast<int>(c10::ScalarType::Undefined) && !c10::isQIntType(dtype);
-}
-
 SizeList joined(Sizes first, std::initializer_list<int64_t> middle, Sizes last) {
   SizeList all(first.begin(), first.end());
   all.append(middle);
@@ -43,8 +38,8 @@ SizeList joined(Sizes first, std::initializer_list<int64_t> middle, Sizes last) 
 }
 
 std::optional<std::string> wrong_in_general(const TensorDescription& description) {
-  if (!is_known(description.dtype)) {
-    return fmt::format("dtype {} is not one that travels", static_cast<int>(description.dtype));
+  if (description.foreign_dtype == nullptr && dtype_of(description.dtype) == nullptr) {
+    return fmt::format("dtype {} is not one that travels", c10::toString(description.dtype));
   }
   if (description.sizes.size() > max_dimensions) {
     return fmt::format("{} dimensions are more than {}", description.sizes.size(), max_dimensions);
@@ -55,7 +50,8 @@ std::optional<std::string> wrong_in_general(const TensorDescription& description
   if (!extent(description.sizes, 1)) {
     return fmt::format("sizes [{}] are too large", fmt::join(description.sizes, ", "));
   }
-  if (description.requires_grad && !c10::isFloatingType(description.dtype) && !c10::isComplexType(description.dtype)) {
+  if (description.requires_grad && description.foreign_dtype == nullptr && !c10::isFloatingType(description.dtype) &&
+      !c10::isComplexType(description.dtype)) {
     return fmt::format("{} tensors cannot require grad", c10::toString(description.dtype));
   }
   return std::nullopt;
@@ -73,7 +69,7 @@ std::optional<std::string> wrong_if_sparse(const TensorDescription& description)
     return std::nullopt;
   }
   if (description.index_dtype != c10::ScalarType::Int && description.index_dtype != c10::ScalarType::Long) {
-    return fmt::format("indices of dtype {}", static_cast<int>(description.index_dtype));
+    return fmt::format("indices of dtype {}", c10::toString(description.index_dtype));
   }
   if (description.dense_dim < 0 || dimensions < description.dense_dim + 2) {
     return fmt::format("{} dimensions are too few for a CSR tensor with {} dense ones", dimensions,
@@ -125,7 +121,9 @@ std::optional<std::string> derive_parts(TensorDescription& description) {
   }
   description.parts = parts_without_bytes(description);
   for (TensorDescription::Part& part : description.parts) {
-    auto bytes = extent(part.sizes, c10::elementSize(part.dtype));
+    // Only the elements can be of a foreign dtype, never indices.
+    const bool is_foreign = part.dtype == c10::ScalarType::Undefined;
+    auto bytes = extent(part.sizes, is_foreign ? description.foreign_dtype->item_size : c10::elementSize(part.dtype));
     if (!bytes) {
       return fmt::format("sizes [{}] are too large", fmt::join(part.sizes, ", "));
     }

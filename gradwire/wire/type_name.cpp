@@ -27,9 +27,11 @@ std::string short_name(const std::type_info& type) {
 }
 
 std::string template_name(const std::string& name, std::initializer_list<std::string> arguments) {
-  return fmt::format("{}<{}>", name, fmt::join(arguments, ","));
+  return fmt::format("{}<{}>", name, fmt::join(arguments.begin(), arguments.end(), ","));
 }
 
-std::string braced(std::initializer_list<std::string> fields) { return fmt::format("{{{}}}", fmt::join(fields, ",")); }
+std::string braced(std::initializer_list<std::string> fields) {
+  return fmt::format("{{{}}}", fmt::join(fields.begin(), fields.end(), ","));
+}
 
 }  // namespace gradwire::wire

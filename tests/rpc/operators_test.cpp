@@ -13,6 +13,7 @@
 #include <torch/library.h>
 
 #include "gradwire/base/error.h"
+#include "gradwire/wire/dtype.h"
 
 namespace gradwire {
 namespace {
@@ -50,6 +51,7 @@ TORCH_LIBRARY(gradwire_test, library) {
 Operators all() {
   Operators operators;
   operators.allow("*");
+  operators.allow("gradwire_test::*");
   return operators;
 }
 
@@ -210,6 +212,18 @@ TEST(Operators, SayWhichArgumentIsWrongAndShowTheSchema) {
               ThrowsMessage<InvalidArgumentError>(HasSubstr("3 are given, 1 are taken")));
 }
 
+// An int that stands for a dtype which the caller's torch has and this one does not.
+TEST(Operators, NameADtypeThatThisTorchDoesNotHave) {
+  const int64_t number = wire::dtype_of_no_torch.number;
+  for (const char* name : {"aten::to.dtype", "aten::sum.default"}) {  // the second one's is optional
+    EXPECT_THAT([&] { call(name, {at::ones({2}), number}); },
+                ThrowsMessage<InvalidArgumentError>(HasSubstr("NoTorchHasThis")))
+        << name;
+  }
+  EXPECT_THAT([&] { call("aten::to.dtype", {at::ones({2}), 256}); },
+              ThrowsMessage<InvalidArgumentError>(HasSubstr("int 256")));
+}
+
 TEST(Operators, AreNotAllowedUnlessAskedFor) {
   Operators operators;
   EXPECT_THAT([&] { operators.call("aten::relu", {at::ones({})}); },
@@ -231,7 +245,8 @@ TEST(Operators, ThatDoNotExistAreNamedWithThoseThatAreLikeThem) {
 }
 
 TEST(Operators, AreFoundWhenTheirLibraryIsLoadedLater) {
-  Operators operators = all();
+  Operators operators;
+  operators.allow("gradwire_test_later::*");
   EXPECT_THROW(operators.call("gradwire_test_later::one", {}), NotFoundError);
   {
     torch::Library later(torch::Library::DEF, "gradwire_test_later", std::nullopt, __FILE__, __LINE__);
@@ -257,8 +272,10 @@ TEST(Operators, AreAllowedByPatterns) {
       {"aten::add.Tensor", {"aten::add.Tensor", "aten::add"}, {"aten::add.Scalar"}},
       {"aten::add.*", {"aten::add.Tensor", "aten::add.Scalar"}, {"aten::add_.Tensor"}},
       {"aten::relu.*", {"aten::relu"}, {"aten::relu_"}},
-      {"*::twice", {"gradwire_test::twice"}, {"aten::relu"}},
-      {"*", {"gradwire_test::twice", "aten::relu", "aten::__and__.Scalar"}, {}},
+      {"*::relu", {"aten::relu"}, {"aten::relu6", "gradwire_test::twice"}},
+      {"*::twice", {}, {"gradwire_test::twice"}},
+      {"gradwire_tes*::twice", {}, {"gradwire_test::twice"}},
+      {"*", {"aten::relu", "aten::__and__.Scalar"}, {"gradwire_test::twice"}},
       {"gradwire_test::read", {"gradwire_test::read"}, {}},
       {"gradwire_test::_hidden", {"gradwire_test::_hidden"}, {}},
       {"gradwire_test::*", {"gradwire_test::twice"}, {"gradwire_test::read", "gradwire_test::_hidden"}},

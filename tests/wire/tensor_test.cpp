@@ -28,7 +28,7 @@ std::vector<c10::ScalarType> dtypes_that_travel() {
   std::vector<c10::ScalarType> all;
   for (int i = 0; i < static_cast<int>(c10::ScalarType::Undefined); ++i) {
     auto dtype = static_cast<c10::ScalarType>(i);
-    if (!c10::isQIntType(dtype)) {
+    if (dtype_of(dtype) != nullptr) {
       all.push_back(dtype);
     }
   }

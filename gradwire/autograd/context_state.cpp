@@ -12,7 +12,9 @@ namespace {
 // Whether no other tensor sees this memory. torch's own accumulation asks only how many hold the tensor: then two
 // leaves whose gradients are views of one tensor share that memory, and the next pass adds to both of them twice.
 bool has_memory_of_its_own(const at::Tensor& gradient) {
-  return gradient.has_storage() && gradient.storage().use_count() == 1;
+  // A part of a larger memory would keep all of that.
+  return gradient.has_storage() && gradient.storage().use_count() == 1 &&
+         gradient.storage().nbytes() == gradient.nbytes();
 }
 
 }  // namespace

@@ -69,10 +69,11 @@ void Acceptor::accept_waiting() {
       LOG(WARNING) << "gradwire: cannot accept connections for now: " << std::strerror(shortage)
                    << "; they wait. `ulimit -n` shows how many descriptors this process may have";
     }
-    watch(false);
+    // The timer first: without it, nobody would watch again.
     runtime_->after(pause_without_descriptors, [weak = weak_from_this()] {
       if (const std::shared_ptr<Acceptor> self = weak.lock()) self->watch(true);
     });
+    watch(false);
   }
   for (Descriptor& socket : sockets) accepted_(std::move(socket));
 }

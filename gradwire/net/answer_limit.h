@@ -2,6 +2,9 @@
 // has locked, would hold the caller for ever.
 #pragma once
 
+#include <pthread.h>
+#include <signal.h>
+
 #include <chrono>
 #include <future>
 #include <optional>
@@ -18,7 +21,18 @@ auto answer_by(std::chrono::steady_clock::time_point deadline, Act act) {
   using Result = std::invoke_result_t<Act>;
   std::packaged_task<Result()> task(std::move(act));
   std::future<Result> answer = task.get_future();
-  std::thread thread(std::move(task));
+  // Signals are the program's own business: its threads get them.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread;
+  try {
+    thread = std::thread(std::move(task));
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   const bool in_time = answer.wait_until(deadline) == std::future_status::ready;
   if (!in_time) {
     thread.detach();

@@ -77,8 +77,9 @@ std::optional<std::string> Endpoint::refusal(const Hello& fixed_part, size_t lis
     encode(frame, {.payload_size = static_cast<uint32_t>(why.size()), .kind = FrameKind::incompatible});
     return frame + why;
   }
-  if (fixed_part.mine.incarnation == record_.incarnation) return "";
+  // First: a worker may reach itself where its earlier life was.
   if (fixed_part.yours != record_.incarnation) return encode_plain(FrameKind::not_me);
+  if (fixed_part.mine.incarnation == record_.incarnation) return "";
   std::shared_ptr<Session> session;
   {
     MutexLock lock(mutex_);
@@ -102,12 +103,14 @@ void Endpoint::introduce(const std::shared_ptr<Channel>& channel, const Hello& h
       channel->link().write({&buffer, 1}, {});
       return channel->link().close();
     }
-    std::shared_ptr<Session>& entry = sessions_[hello.mine.incarnation];
-    if (!entry) {
-      entry = Session::make(place_, record_, hello.mine, options_);
+    if (const auto found = sessions_.find(hello.mine.incarnation); found != sessions_.end()) {
+      session = found->second;
+    } else {
+      // Made first: if there is no memory for it, no empty entry stays.
+      session = Session::make(place_, record_, hello.mine, options_);
+      sessions_.emplace(hello.mine.incarnation, session);
       farewell = farewell_;
     }
-    session = entry;
   }
   session->accept(channel, hello);
   if (farewell) farewell->say_to(*session, place_.loop->now());
@@ -117,10 +120,10 @@ void Endpoint::forget(const Record& peer, const PeerGoneError& error) {
   MutexLock lock(mutex_);
   const auto found = sessions_.find(peer.incarnation);
   if (found == sessions_.end()) return;
-  // Its lock is held by whoever ends it: it must not be destroyed here.
-  place_.loop->post([ended = std::move(found->second)] {});
-  sessions_.erase(found);
   ended_.emplace(peer.incarnation, Ended{error.reason(), error.what()});
+  // Its lock is held by the thread that ends it: it must not be destroyed here.
+  place_.loop->post([ended = found->second] {});
+  sessions_.erase(found);
 }
 
 std::shared_ptr<Session> Endpoint::session(const Record& peer) {
@@ -136,10 +139,10 @@ std::shared_ptr<Session> Endpoint::session(const Record& peer) {
     if (closed_ || (farewell_ && !sessions_.contains(peer.incarnation)))
       throw PeerGoneError(fmt::format("{} is gone (left): this worker has left", to_string(peer)), peer.name,
                           GoneReason::left);
-    std::shared_ptr<Session>& entry = sessions_[peer.incarnation];
-    fresh = !entry;
-    if (fresh) entry = Session::make(place_, record_, peer, options_);
-    session = entry;
+    const auto found = sessions_.find(peer.incarnation);
+    fresh = found == sessions_.end();
+    session = fresh ? Session::make(place_, record_, peer, options_) : found->second;
+    if (fresh) sessions_.emplace(peer.incarnation, session);
   }
   if (fresh) session->dial();
   return session;

@@ -32,10 +32,11 @@ void Greeter::accept(std::shared_ptr<Link> link) {
       },
       [] {});
   greeting->channel->link().want_readable(true);
-  if (std::exchange(sweeping_, true)) return;
+  if (sweeping_) return;
   place_.loop->after(place_.limit, [weak = weak_from_this()] {
     if (const std::shared_ptr<Greeter> self = weak.lock()) self->sweep();
   });
+  sweeping_ = true;
 }
 
 void Greeter::close() {

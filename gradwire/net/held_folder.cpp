@@ -84,6 +84,9 @@ bool remove_abandoned(const FolderKind& kind, int parent, const char* name) {
   if (about.st_uid != ::geteuid() || (about.st_mode & permissions) != S_IRWXU) return false;
   if (!is_on_local_file_system(folder.get()) || !holds_only(folder.get(), kind.files)) return false;
   if (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) return false;
+  // Its worker may have made the folder anew under this name before the lock was free.
+  struct stat there{};
+  if (::fstatat(parent, name, &there, AT_SYMLINK_NOFOLLOW) != 0 || !same_file(about, there)) return false;
   empty(folder.get(), kind.files);
   return ::unlinkat(parent, name, AT_REMOVEDIR) == 0;
 }

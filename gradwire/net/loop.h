@@ -10,6 +10,12 @@ namespace gradwire::net {
 using Duration = std::chrono::nanoseconds;
 using Time = std::chrono::steady_clock::time_point;
 
+// Time::max() for a limit that lies beyond what the clock can tell, as milliseconds::max() does.
+inline Time deadline_after(std::chrono::milliseconds limit) {
+  const Time now = std::chrono::steady_clock::now();
+  return limit >= std::chrono::duration_cast<std::chrono::milliseconds>(Time::max() - now) ? Time::max() : now + limit;
+}
+
 // Any thread may call these.
 class Loop {
  public:

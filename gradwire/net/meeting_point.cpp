@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <system_error>
 
 #include <c10/util/Logging.h>
 #include <fmt/format.h>
@@ -99,6 +100,11 @@ auto MeetingPoint::ask_by(Time deadline, Act act) {
     if (answer) return *std::move(answer);
   } catch (const c10::Error& error) {
     throw TimeoutError(fmt::format("{} cannot be reached: {}", place_, error.what_without_backtrace()));
+  } catch (const std::system_error& error) {
+    throw OverloadedError(
+        fmt::format("{} cannot be asked, because no thread can be started ({}): raise the limit on processes "
+                    "(ulimit -u)",
+                    place_, error.what()));
   }
   throw TimeoutError(fmt::format("{} does not answer. Is whoever serves it stopped or gone?", place_));
 }
@@ -180,7 +186,13 @@ std::vector<MeetingPoint::Event> MeetingPoint::new_events(EventReader& reader) {
     std::vector<std::optional<Bytes>> events;  // up to the first that may still come
   };
   const Batch batch = ask([prefix = key("event"), known = reader.known_, lost](c10d::Store& store) {
-    Batch found{.counted = store.add(prefix + "s", 0)};
+    // Read, and not added to: a file grows with each addition.
+    Batch found;
+    if (store.check({prefix + "s"})) {
+      const Bytes text = store.get(prefix + "s");
+      const char* begin = reinterpret_cast<const char*>(text.data());
+      std::from_chars(begin, begin + text.size(), found.counted);
+    }
     const int64_t most = std::min(found.counted - known, most_events_at_once);
     for (int64_t i = 1; i <= most; ++i) {
       const std::string where = fmt::format("{}/{}", prefix, known + i);
@@ -227,10 +239,10 @@ int MeetingPoint::next_rank() {
   return static_cast<int>(ask([counter = key("ranks")](c10d::Store& store) { return store.add(counter, 1) - 1; }));
 }
 
-std::vector<int> MeetingPoint::missing_ranks(int count) {
+std::vector<int> MeetingPoint::missing_ranks(int count, Time deadline) {
   std::vector<std::string> keys;
   for (int rank = 0; rank < count; ++rank) keys.push_back(key(counted_key(rank)));
-  return ask_by(Clock::now() + grace, [keys = std::move(keys)](c10d::Store& store) {
+  return ask_by(deadline, [keys = std::move(keys)](c10d::Store& store) {
     std::vector<int> missing;
     for (size_t rank = 0; rank < keys.size(); ++rank)
       if (!store.check({keys[rank]})) missing.push_back(static_cast<int>(rank));
@@ -262,7 +274,8 @@ void MeetingPoint::wait_for_ranks(const Record& mine, int count, Time deadline) 
     });
     if (is_there && *is_there) return;
     const bool is_late = Clock::now() >= deadline;
-    const std::vector<int> missing = missing_ranks(count);
+    const std::vector<int> missing =
+        missing_ranks(count, is_late ? Clock::now() + grace : std::min<Time>(deadline, Clock::now() + answer_limit));
     if (is_late)
       throw TimeoutError(fmt::format(
           "not all of {} workers joined within {} ms; missing: rank {}. Are they started with the same store ({}) and "

@@ -87,7 +87,7 @@ class MeetingPoint {
   std::string key(const std::string& rest) const;
   std::optional<Record> look_up_key(const std::string& where);
   void read_event(EventReader& reader, const std::vector<uint8_t>& bytes, std::vector<Event>& events);
-  std::vector<int> missing_ranks(int count);
+  std::vector<int> missing_ranks(int count, Time deadline);
 
   const StorePointer store_;
   const std::string place_;

@@ -234,9 +234,9 @@ void Outbox::gather(Batch& batch, uint64_t handled) {
     if (!message->loans.empty() && !pass_segments(batch, *message)) return;
     patch_acknowledged(message->frame.data(), handled);
     batch.add(message->frame, message);
+    ++next_;
     for (size_t bulk = 0; bulk < message->bulks.size(); ++bulk)
       if (!message->bulks[bulk].finished) streaming_.push_back({message, bulk});
-    ++next_;
   }
   // One large chunk, or several small ones.
   while (!streaming_.empty() && batch.size() < batch_size && batch.buffer_count() < most_buffers)
@@ -244,8 +244,8 @@ void Outbox::gather(Batch& batch, uint64_t handled) {
 }
 
 void Outbox::add_chunk(Batch& batch, uint64_t handled) {
-  Stream stream = std::move(streaming_.front());
-  streaming_.pop_front();
+  // Taken off the front last: without memory for the rest, the stream must not be lost.
+  const Stream stream = streaming_.front();
   Outgoing::Bulk& bulk = stream.message->bulks[stream.bulk];
   const size_t size = std::min(chunk_size, bulk.bytes.size() - bulk.offset);
   wire::ByteWriter prefix;
@@ -257,11 +257,9 @@ void Outbox::add_chunk(Batch& batch, uint64_t handled) {
   prefix.put(bulk.offset);
   batch.add(prefix.take());
   batch.add(bulk.bytes.substr(bulk.offset, size), bulk.owner);
+  (bulk.offset + size < bulk.bytes.size() ? streaming_ : sent_streams_).push_back(stream);
   bulk.offset += size;
-  if (bulk.offset < bulk.bytes.size())
-    streaming_.push_back(std::move(stream));
-  else
-    sent_streams_.push_back(std::move(stream));
+  streaming_.pop_front();
 }
 
 bool Outbox::only_heads_left() const {

@@ -105,9 +105,17 @@ void Session::flush() {
       if (writing_ || blocked_ || !sending_) return;
       if (batch_.empty()) {
         const uint64_t handled = handled_;
-        if (!control_.empty()) batch_.add(std::exchange(control_, {}));
-        const size_t before = batch_.size();
-        outbox_.gather(batch_, handled);
+        const size_t before = control_.size();
+        try {
+          if (!control_.empty()) batch_.add(std::exchange(control_, {}));
+          outbox_.gather(batch_, handled);
+        } catch (const std::exception& error) {
+          // What was gathered is not whole: this link is given up, and the next one sends it again.
+          LOG(WARNING) << "gradwire: " << mine_.name << " cannot write to " << peer_->name << ": " << error.what();
+          sending_->close();
+          blocked_ = true;
+          return;
+        }
         if (batch_.size() == before && acknowledgement_due_ && handled > acknowledged_to_peer_)
           batch_.add(encode_plain(FrameKind::acknowledgement, 0, handled));
         if (batch_.size() > before) {
@@ -297,8 +305,14 @@ void Session::end(GoneReason reason, const std::string& why) {
   pool_->clear();
   inbox_.lose(*lost);
   tell_answered(false);
-  if (left) place_.loop->post(std::move(left));
-  if (place_.forget) place_.forget(*peer_, *lost);
+  try {
+    if (left) place_.loop->post(std::move(left));
+    if (place_.forget) place_.forget(*peer_, *lost);
+  } catch (const std::exception& error) {
+    // S2: the end is announced all the same, or callers would wait for ever.
+    LOG(ERROR) << "gradwire: " << mine_.name << " cannot put away its session with " << peer_->name << ": "
+               << error.what();
+  }
   if (std::shared_ptr<SessionHandler> handler = place_.handler.lock()) handler->peer_gone(*this, reason, why);
 }
 
@@ -330,6 +344,8 @@ void Session::tick(Time expected) {
   {
     MutexLock lock(order_);
     if (ended_) return;
+    // First: if anything below fails, the next tick comes all the same.
+    place_.loop->after(period, weakly(&Session::tick, now + period));
     // If this process was stopped, the silence was its own: what the others said meanwhile is still unread.
     if (now > expected + period) last_heard_ = std::min(now, last_heard_ + (now - expected));
     const Duration silence = now - last_heard_;
@@ -354,7 +370,6 @@ void Session::tick(Time expected) {
     flush();
   }
   send_control(MessageType::retire_segments, pool_->retire_idle(now - segment_idle_time));
-  place_.loop->after(period, weakly(&Session::tick, now + period));
 }
 
 Session::Statistics Session::statistics() {

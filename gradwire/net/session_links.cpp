@@ -38,19 +38,19 @@ void Session::dial_if_needed() {
   dial_ = std::make_unique<Dial>();
   ++dials_;
   const uint64_t generation = ++dial_generation_;
-  place_.transport->dial(*peer_, weakly(&Session::dialled, generation));
   // The dial's timer, backing off, but not far: a dial that fell into an outage must not outlast it by much, or the
   // peer would be taken for dead although the network has healed.
   const Duration limit = options_.peer_timeout / 16 * (1 + std::min(failed_dials_, 1U));
   place_.loop->after(limit, weakly(&Session::dial_timed_out, generation));
+  place_.transport->dial(*peer_, weakly(&Session::dialled, generation));
 }
 
 void Session::dial_later() {
   if (ended_ || current_ || dial_ || dial_scheduled_) return;
-  dial_scheduled_ = true;
   const Duration delay = std::min<Duration>(first_retry * (1U << std::min(failed_dials_, 10U)), longest_retry);
   ++failed_dials_;
   place_.loop->after(delay, weakly(&Session::dial_again));
+  dial_scheduled_ = true;
 }
 
 void Session::dial_again() {
@@ -160,6 +160,7 @@ void Session::dial_answered(const Channel::Event& event) {
       end(GoneReason::fenced, "it has declared this worker dead");
       return;
     case FrameKind::incompatible:
+      tell_answered(true);  // it lives
       end(GoneReason::fenced, fmt::format("it cannot talk to this worker: {}", printable(event.payload)));
       return;
     default:

@@ -184,6 +184,9 @@ void Session::handle_message(const Channel::Event& event, SessionHandler* handle
         } catch (const std::exception& error) {
           // It counts as handled, and would never come again: someone would wait for what it was to bring about.
           gap(fmt::format("message {} could not be handled: {}", handled_.load(), error.what()));
+        } catch (...) {
+          gap(fmt::format("message {} could not be handled: something was thrown that is no std::exception",
+                          handled_.load()));
         }
       return;
   }

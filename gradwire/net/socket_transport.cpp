@@ -143,15 +143,13 @@ class SocketTransport : public Transport, public std::enable_shared_from_this<So
     const std::string why = fmt::format("{}: {}", path, std::strerror(error));
     // EAGAIN means that its queue is full: it lives.
     if (error != ECONNREFUSED && error != ENOENT) return {.why = why};
-    if (error == ENOENT) {
-      // Someone may have removed the path of a worker that lives; it makes the socket anew.
-      const std::optional<bool> lives = is_listened_to(path);
-      if (!lives) return {.outcome = DialOutcome::unreachable, .why = why};
-      if (*lives) return {.why = why + ", though its process listens: someone removed the socket"};
-    } else {
-      // Its process was killed, and its folder is left behind.
-      remove_abandoned_folder(worker_folders(), std::filesystem::path(path).parent_path());
-    }
+    // Someone may have removed the path of a worker that lives. It makes the socket anew, and listens at the old one
+    // until the new one is there: what is bound already and not yet listened at refuses.
+    const std::optional<bool> lives = is_listened_to(path);
+    if (lives.value_or(false)) return {.why = why + ", though its process listens: its socket is being made anew"};
+    if (error == ENOENT && !lives) return {.outcome = DialOutcome::unreachable, .why = why};
+    // Its process was killed, and its folder is left behind.
+    if (error == ECONNREFUSED) remove_abandoned_folder(worker_folders(), std::filesystem::path(path).parent_path());
     return {.outcome = DialOutcome::refused, .why = fmt::format("no one listens at its socket any more ({})", why)};
   }
 

@@ -18,6 +18,7 @@
 #include "gradwire/net/answer_limit.h"
 #include "gradwire/net/descriptor.h"
 #include "gradwire/net/host_addresses.h"
+#include "gradwire/net/loop.h"
 #include "gradwire/net/patience.h"
 #include "gradwire/net/private_path.h"
 
@@ -190,7 +191,7 @@ StorePointer serve(const StoreAddress& address, c10d::TCPStoreOptions options, C
 }  // namespace
 
 StorePointer open_tcp_store(const StoreAddress& address, uint16_t port, bool holds_it, Milliseconds timeout) {
-  const Clock::time_point deadline = Clock::now() + timeout;
+  const Clock::time_point deadline = deadline_after(timeout);
   c10d::TCPStoreOptions options;
   options.port = port;
   options.isServer = holds_it;

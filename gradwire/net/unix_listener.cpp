@@ -69,7 +69,15 @@ UnixListener::UnixListener(std::shared_ptr<Runtime> runtime, Duration check_ever
   }
 }
 
-void UnixListener::listen() { acceptor_ = Acceptor::make(runtime_, listen_on_unix_socket(path_), accepted_); }
+void UnixListener::listen() {
+  Descriptor socket = listen_on_unix_socket(path_);
+  try {
+    acceptor_ = Acceptor::make(runtime_, std::move(socket), accepted_);
+  } catch (...) {
+    ::unlink(path_.c_str());  // nobody would listen there
+    throw;
+  }
+}
 
 void UnixListener::close() {
   MutexLock lock(mutex_);
@@ -89,6 +97,8 @@ void UnixListener::check() {
   {
     MutexLock lock(mutex_);
     if (closed_) return;
+    // First: whatever happens below, the path is looked at again.
+    check_later();
     if (!folder_.is_there() || ::access(path_.c_str(), F_OK) != 0) {
       make_anew();
     } else if (runtime_->now() >= next_touch_) {
@@ -96,7 +106,6 @@ void UnixListener::check() {
       next_touch_ = runtime_->now() + between_touches;
     }
   }
-  check_later();
 }
 
 void UnixListener::make_anew() {
@@ -112,7 +121,7 @@ void UnixListener::make_anew() {
       if (!made) throw std::system_error(error, std::generic_category(), folder_.path());
       listen();
     }
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {
     why = error.what();
   }
   const std::string removed = "gradwire: someone removed the worker's socket " + path_ + " while the worker runs";

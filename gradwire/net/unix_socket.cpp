@@ -39,9 +39,13 @@ Descriptor listen_on_unix_socket(const std::string& path) {
   Descriptor socket = open_unix_socket();
   if (!fill(address, path)) errno = ENAMETOOLONG;
   if (!socket || address.sun_path[0] == '\0' ||
-      ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      ::listen(socket.get(), longest_accept_queue) != 0)
+      ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     throw std::system_error(errno, std::generic_category(), path);
+  if (::listen(socket.get(), longest_accept_queue) != 0) {
+    const int error = errno;
+    ::unlink(path.c_str());  // nobody listens there
+    throw std::system_error(error, std::generic_category(), path);
+  }
   return socket;
 }
 

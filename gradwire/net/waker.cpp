@@ -73,7 +73,7 @@ bool Waker::sleep(int socket, Clock::time_point deadline, const std::function<bo
     give_event_back();
   int expected = awake;
   if (!state_.compare_exchange_strong(expected, watches ? watching : asleep)) {
-    state_.store(awake);
+    state_.exchange(awake);
     return false;
   }
   if (watches) return sleep_watching(socket, deadline);
@@ -89,7 +89,7 @@ void Waker::sleep_alone(Clock::time_point deadline) {
                                                nullptr, FUTEX_BITSET_MATCH_ANY) == 0 ||
                                      errno == EINTR)) {
   }
-  state_.store(awake);
+  state_.exchange(awake);
 }
 
 bool Waker::sleep_watching(int socket, Clock::time_point deadline) {

@@ -196,10 +196,11 @@ void Calls::tell_cancel(const net::Record& peer, uint64_t call) {
 // whichever fires looks at all deadlines. Calls that are over by then cost nothing.
 void Calls::arm(net::Time at) {
   if (at == net::Time::max() || (!timers_.empty() && timers_.back() <= at)) return;
-  timers_.push_back(at);
   place_.runtime->after(at - place_.runtime->now(), [weak = weak_from_this(), at] {
     if (std::shared_ptr<Calls> self = weak.lock()) self->expire(at);
   });
+  // Last: a timer that could not be made must not count as one. It waits for the lock that is held here.
+  timers_.push_back(at);
 }
 
 void Calls::expire(net::Time timer) {

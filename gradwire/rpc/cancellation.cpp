@@ -19,13 +19,11 @@ std::shared_ptr<Cancellation> Cancellation::of(const std::shared_ptr<FutureState
                                                const std::shared_ptr<FutureState>& source) {
   auto made = std::make_shared<Cancellation>();
   made->part_ = true;
-  if (const std::shared_ptr<Cancellation>& parent = Surroundings::here().cancellation) {
-    made->function_ = of_function(parent);
-    made->began_cancelled_ = !parent->add(work) || parent->began_cancelled_;
-  }
+  // Before the parent knows of `work`: its request may come at once.
   // `work` holds this function and is alive when it runs: a plain pointer makes no circle.
-  work->cancel_by([work = work.get(), source = std::weak_ptr(source), made] {
-    const std::shared_ptr<FutureState> waited_for = source.lock();
+  work->cancel_by([work = work.get(), source = std::weak_ptr(source), made](CancelledBy by) {
+    // Others may wait for the source too. What the function that is cancelled has begun is cancelled with it anyway.
+    const std::shared_ptr<FutureState> waited_for = by == CancelledBy::its_owner ? source.lock() : nullptr;
     if (waited_for) waited_for->cancel();
     // The error of a call names the function and the worker.
     if (!waited_for || !waited_for->done() || !work->fails_with(*waited_for))
@@ -34,6 +32,10 @@ std::shared_ptr<Cancellation> Cancellation::of(const std::shared_ptr<FutureState
                          "that began it was cancelled")));
     made->request();
   });
+  if (const std::shared_ptr<Cancellation>& parent = Surroundings::here().cancellation) {
+    made->function_ = of_function(parent);
+    made->began_cancelled_ = !parent->add(work) || parent->began_cancelled_;
+  }
   return made;
 }
 
@@ -53,7 +55,7 @@ void Cancellation::request() {
   }
   if (source) source->request_stop();
   for (const std::weak_ptr<FutureState>& weak : under_way)
-    if (std::shared_ptr<FutureState> work = weak.lock()) work->cancel();
+    if (std::shared_ptr<FutureState> work = weak.lock()) work->cancel(CancelledBy::its_function);
 }
 
 bool Cancellation::requested() {
@@ -72,12 +74,15 @@ std::stop_token Cancellation::token() {
 }
 
 bool Cancellation::add(const std::shared_ptr<FutureState>& work) {
+  // Let go without the lock: the last reference to a future may be among them, and its value may do anything.
+  std::vector<std::shared_ptr<FutureState>> looked_at;
   MutexLock lock(mutex_);
   if (requested_) return false;
   under_way_.push_back(work);
   if (under_way_.size() < tidy_at_) return true;
-  std::erase_if(under_way_, [](const std::weak_ptr<FutureState>& weak) {
-    const std::shared_ptr<FutureState> begun = weak.lock();
+  looked_at.reserve(under_way_.size());
+  std::erase_if(under_way_, [&looked_at](const std::weak_ptr<FutureState>& weak) {
+    const std::shared_ptr<FutureState>& begun = looked_at.emplace_back(weak.lock());
     return !begun || begun->done();
   });
   tidy_at_ = 16 + 2 * under_way_.size();

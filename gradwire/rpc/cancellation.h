@@ -26,9 +26,9 @@ std::stop_token stop_token();
 // Of one function that runs, or of one Task or continuation. Any thread.
 class Cancellation {
  public:
-  // Of a Task or continuation that completes `work` and is about to begin. Cancelling `work` then completes it with
-  // CancelledError, cancels `source` (the future that a continuation waits for) and requests this. So does the
-  // cancellation that is current here, if there is one.
+  // Of a Task or continuation that completes `work` and is about to begin. cancel() on `work` then completes it with
+  // CancelledError, cancels `source` (the future that a continuation waits for) and requests this. The cancellation
+  // that is current here, if there is one, does the same but for `source`, which others may wait for too.
   static std::shared_ptr<Cancellation> of(const std::shared_ptr<FutureState>& work,
                                           const std::shared_ptr<FutureState>& source = nullptr);
   // The one of the function that `here` belongs to; null if there is none, or if nothing of that function is left.

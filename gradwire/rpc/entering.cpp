@@ -20,7 +20,16 @@ class Asked {
 
   void ask(const net::Record& record) {
     names_.push_back(to_string(record));
-    endpoint_.session(record)->when_answered([answers = answers_](bool answered) {
+    std::shared_ptr<net::Session> session;
+    try {
+      session = endpoint_.session(record);
+    } catch (const PeerGoneError&) {
+      // It was asked before, and is gone.
+      MutexLock lock(answers_->mutex);
+      ++answers_->gone;
+      return;
+    }
+    session->when_answered([answers = answers_](bool answered) {
       MutexLock lock(answers->mutex);
       ++(answered ? answers->living : answers->gone);
       answers->changed.notify_all();
@@ -61,10 +70,11 @@ void Membership::enter(const std::shared_ptr<net::Endpoint>& endpoint, std::opti
     MutexLock lock(mutex_);
     mine_ = me;
   }
+  std::optional<net::Record> replaced;
   for (bool entered = false; !entered;) {
     net::MeetingPoint::Group group;
     if (world_size) group = choose_generation(*endpoint, *world_size, deadline);
-    claim_name(*endpoint, deadline);
+    if (std::optional<net::Record> before = claim_name(*endpoint, deadline)) replaced = std::move(before);
     meeting_point_->publish(*me);
     entered = !world_size;
     // Whoever takes this group for one of an earlier run now finds this worker, or fails to replace the group.
@@ -76,6 +86,8 @@ void Membership::enter(const std::shared_ptr<net::Endpoint>& endpoint, std::opti
       group = there;
     }
   }
+  // A member that never met its earlier life hears that this one is gone before it hears of the new one.
+  if (replaced) meeting_point_->hint_gone(*replaced);
   meeting_point_->add_event({.kind = net::MeetingPoint::Event::Kind::joined, .record = *me});
   entered_ = true;
 }
@@ -109,10 +121,11 @@ net::MeetingPoint::Group Membership::choose_generation(net::Endpoint& endpoint, 
   }
 }
 
-void Membership::claim_name(net::Endpoint& endpoint, net::Time deadline) {
+// Returns the record of the worker that had the name before, and is gone.
+std::optional<net::Record> Membership::claim_name(net::Endpoint& endpoint, net::Time deadline) {
   const RecordPointer me = mine();
-  std::optional<net::Record> there;
-  while ((there = meeting_point_->claim_name(*me, there))) {
+  std::optional<net::Record> before;
+  while (std::optional<net::Record> there = meeting_point_->claim_name(*me, before)) {
     Asked asked(endpoint);
     asked.ask(*there);
     const std::optional<bool> answered = asked.wait(deadline);
@@ -127,7 +140,9 @@ void Membership::claim_name(net::Endpoint& endpoint, net::Time deadline) {
                       "(GRADWIRE_NAME or WorkerOptions::name) and each process its RANK",
                       me->name, asked.names()),
           there->name);
+    before = std::move(there);
   }
+  return before;
 }
 
 }  // namespace gradwire

@@ -42,8 +42,8 @@ class Exchange : public net::SessionHandler {
   // Throws PeerGoneError; InvalidArgumentError for a tensor that cannot travel.
   Sent send(const net::Record& to, net::Message message, net::Admission admission,
             net::Writing writing = net::Writing::soon) GRADWIRE_EXCLUDES(mutex_);
-  // Opens a session, if there is none, so that its end is noticed.
-  void meet(const net::Record& peer) { endpoint_->session(peer); }
+  // Opens a session, if there is none, so that its end is noticed. Throws PeerGoneError.
+  std::shared_ptr<net::Session> meet(const net::Record& peer) { return endpoint_->session(peer); }
   bool has_session_with(Incarnation peer) const { return endpoint_->find(peer) != nullptr; }
   // The peers that there are sessions with.
   std::vector<From> met() const;

@@ -88,8 +88,8 @@ class [[nodiscard]] Future {
   void wait() const { state_->wait(); }
 
   // Completes it with CancelledError, unless it is complete, and tells the callee (gradwire::cancelled() there). On the
-  // future of a Task, or one made by `then`, also cancels what that waits for and what it has under way; on one made by
-  // `when_all` or `when_any`, the futures it was made of.
+  // future of a Task, or one made by `then`, also cancels what that has under way, and on one made by `then` the future
+  // that it waits for; on one made by `when_all` or `when_any`, the futures it was made of.
   void cancel() const { state_->cancel(); }
 
   // What the function makes of the value, once that is there; a Future or a Task that it returns is waited for. If
@@ -122,8 +122,6 @@ void fulfil(const std::shared_ptr<FutureStateOf<R>>& state, F&& function) {
       function().run_into(state);
     } else if constexpr (is_future<Returned>) {
       auto source = function().state();
-      if (const auto& cancellation = Surroundings::here().cancellation; cancellation && !cancellation->add(source))
-        source->cancel();
       source->when_done([state, source] {
         if (state->fails_with(*source)) return;
         try {
@@ -197,7 +195,7 @@ Future<std::conditional_t<std::is_void_v<T>, void, std::vector<typename FutureSt
   auto shared = std::make_shared<Shared>();
   shared->left = futures.size();
   shared->futures = std::move(futures);
-  all->cancel_by([shared] {
+  all->cancel_by([shared](CancelledBy) {
     for (const Future<T>& future : shared->futures) future.cancel();
   });
   const auto complete = [shared, all = all.get()] {
@@ -230,7 +228,7 @@ Future<std::tuple<typename FutureStateOf<T>::Value...>> when_all(Future<T>... fu
   using Result = std::tuple<typename FutureStateOf<T>::Value...>;
   std::vector<std::shared_ptr<FutureState>> states{futures.state()...};
   auto all = std::make_shared<FutureStateOf<Result>>(states.front()->runtime());
-  all->cancel_by([states] {
+  all->cancel_by([states](CancelledBy) {
     for (const auto& state : states) state->cancel();
   });
   auto left = std::make_shared<std::atomic<size_t>>(sizeof...(T));
@@ -263,7 +261,7 @@ Future<std::pair<size_t, typename FutureStateOf<T>::Value>> when_any(std::vector
         any->fail(std::current_exception());
       }
     });
-  any->cancel_by([futures = std::move(futures)] {
+  any->cancel_by([futures = std::move(futures)](CancelledBy) {
     for (const Future<T>& future : futures) future.cancel();
   });
   return Future<Result>(std::move(any));

@@ -37,7 +37,7 @@ bool FutureState::arrived(std::shared_ptr<net::Arrival> arrival, Luggage luggage
 
 void FutureState::announce() {
   std::vector<std::function<void()>> continuations;
-  std::function<void()> canceller;  // what it holds is let go without the lock
+  Canceller canceller;  // what it holds is let go without the lock
   {
     MutexLock lock(mutex_);
     done_.store(true, std::memory_order_release);
@@ -107,8 +107,9 @@ void FutureState::log_unread_error() noexcept {
     std::string what = "a Task or continuation";
     if (subject_)
       what = fmt::format("the call of \"{}\" at {}", subject_->function, subject_->worker);
-    else if (!worker.empty())
-      what += fmt::format(" that used {}", worker);
+    else
+      // Its error is all that tells one Task from another.
+      what += fmt::format(" ({}{})", text.substr(0, 100), worker.empty() ? "" : ", " + worker);
     runtime_->repeated_log().add(*runtime_, fmt::format("{} failed, and nobody asked for the result", what), text);
   } catch (const std::exception& error) {
     LOG(ERROR) << "gradwire: an error that nobody asked for cannot be logged: " << error.what();
@@ -132,20 +133,20 @@ void FutureState::when_done(std::function<void()> then) {
   runtime_->submit(std::move(then));
 }
 
-void FutureState::cancel() {
-  std::function<void()> canceller;
+void FutureState::cancel(CancelledBy by) {
+  Canceller canceller;
   {
     MutexLock lock(mutex_);
     if (done()) return;
     canceller = canceller_;
   }
   if (canceller)
-    canceller();
+    canceller(by);
   else if (std::shared_ptr<Calls> calls = calls_.lock())
     calls->cancel(call_);
 }
 
-void FutureState::cancel_by(std::function<void()> canceller) {
+void FutureState::cancel_by(Canceller canceller) {
   MutexLock lock(mutex_);
   canceller_.swap(canceller);
 }

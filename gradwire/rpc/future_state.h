@@ -17,6 +17,9 @@
 
 namespace gradwire {
 
+// Who cancels: the owner of the future, by cancel(), or the cancellation of the function that began the work.
+enum class CancelledBy { its_owner, its_function };
+
 // Any thread.
 class FutureState : public std::enable_shared_from_this<FutureState> {
  public:
@@ -29,12 +32,12 @@ class FutureState : public std::enable_shared_from_this<FutureState> {
   bool done() const { return done_.load(std::memory_order_acquire); }
   // Done, and not with a value. Not while another thread takes the value.
   bool failed() const { return done() && error_ != nullptr; }
-  // Q1: these complete it, unless it is complete: then they do nothing and return false.
   // What failed, for the log: none for a Task or a continuation.
   struct Subject {
     std::string function;
     std::string worker;
   };
+  // Q1: these complete it, unless it is complete: then they do nothing and return false.
   bool fail(std::exception_ptr error, std::shared_ptr<const Subject> subject = nullptr) GRADWIRE_EXCLUDES(mutex_);
   // Fails as the other did, which is done; returns false, and does nothing, if that has a value.
   bool fails_with(FutureState& other) GRADWIRE_EXCLUDES(mutex_);
@@ -45,9 +48,10 @@ class FutureState : public std::enable_shared_from_this<FutureState> {
   // Runs `then` once, when it is complete, on Gradwire's threads.
   void when_done(std::function<void()> then) GRADWIRE_EXCLUDES(mutex_);
   // Cancels what completes it: the call, or the futures it was made of.
-  void cancel() GRADWIRE_EXCLUDES(mutex_);
+  void cancel(CancelledBy by = CancelledBy::its_owner) GRADWIRE_EXCLUDES(mutex_);
 
-  void cancel_by(std::function<void()> canceller) GRADWIRE_EXCLUDES(mutex_);
+  using Canceller = std::function<void(CancelledBy)>;
+  void cancel_by(Canceller canceller) GRADWIRE_EXCLUDES(mutex_);
   // Before others see it, of a call:
   void belongs_to(std::weak_ptr<class Calls> calls, uint64_t call) {
     calls_ = std::move(calls);
@@ -94,7 +98,7 @@ class FutureState : public std::enable_shared_from_this<FutureState> {
 
   net::Signal done_signal_;
   Mutex mutex_;
-  std::function<void()> canceller_ GRADWIRE_GUARDED_BY(mutex_);
+  Canceller canceller_ GRADWIRE_GUARDED_BY(mutex_);
   std::vector<std::function<void()>> continuations_ GRADWIRE_GUARDED_BY(mutex_);
 };
 

@@ -155,7 +155,7 @@ Leaving::RecordPointer Leaving::living(int rank) {
     if (gone_.contains(record->incarnation)) return nullptr;
     known_[rank] = record;
     return record;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     // Without the meeting point those never met cannot be waited for.
     VLOG(1) << "gradwire: " << calls_->name() << " leaves without rank " << rank << ": " << error.what();
     return nullptr;

@@ -17,6 +17,7 @@ constexpr net::MessageType gone_type{28};
 constexpr auto refresh_period = std::chrono::milliseconds(250);
 // On one host a dial of a worker that is gone is refused at once.
 constexpr auto verdict_patience = std::chrono::milliseconds(200);
+constexpr auto farewell_patience = std::chrono::seconds(1);
 // How often the meeting point is asked for a worker that is waited for.
 constexpr auto look_period = std::chrono::milliseconds(20);
 
@@ -60,6 +61,8 @@ Membership::Membership(std::shared_ptr<net::MeetingPoint> meeting_point, std::sh
 void Membership::say_left() noexcept {
   if (!entered_) return;
   try {
+    // The goodbye must not wait long for a store that does not answer.
+    meeting_point_->keep_to(std::chrono::steady_clock::now() + farewell_patience);
     meeting_point_->add_event({.kind = net::MeetingPoint::Event::Kind::left, .record = *mine()});
   } catch (const std::exception& error) {
     VLOG(1) << "gradwire: " << mine()->name << " could not tell the meeting point that it leaves: " << error.what();
@@ -131,7 +134,7 @@ Membership::RecordPointer Membership::find(int rank) {
 
 Membership::RecordPointer Membership::wait_for(const std::string& name, std::chrono::milliseconds timeout) {
   const net::Threads::Blocked blocked;
-  const auto began = std::chrono::steady_clock::now();
+  const net::Time deadline = net::deadline_after(timeout);
   for (;;) {
     std::string why;
     try {
@@ -142,7 +145,7 @@ Membership::RecordPointer Membership::wait_for(const std::string& name, std::chr
       why = error.what();
     }
     if (cancelled()) throw CancelledError(fmt::format("{} waited for {}, and was cancelled", mine()->name, name), name);
-    if (std::chrono::steady_clock::now() - began >= timeout)
+    if (std::chrono::steady_clock::now() >= deadline)
       throw TimeoutError(fmt::format("{} waited {} ms for {}: {}", mine()->name, timeout.count(), name, why), name);
     std::this_thread::sleep_for(look_period);
   }
@@ -167,7 +170,11 @@ void Membership::refresh() {
   std::vector<RecordPointer> suspects;
   {
     MutexLock one_at_a_time(refreshing_);
-    for (const net::MeetingPoint::Event& event : meeting_point_->new_events(event_reader_)) {
+    std::vector<net::MeetingPoint::Event> events;
+    // A newcomer reads a long history in parts.
+    for (std::vector<net::MeetingPoint::Event> more; !(more = meeting_point_->new_events(event_reader_)).empty();)
+      events.insert(events.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+    for (const net::MeetingPoint::Event& event : events) {
       const net::Record& record = event.record;
       if (record.incarnation == self) continue;
       MutexLock lock(mutex_);
@@ -216,7 +223,16 @@ void Membership::hint_arrived(Incarnation incarnation) {
 
 void Membership::verify(const RecordPointer& suspect) {
   try {
-    exchange_->meet(*suspect);
+    // One that answers was suspected wrongly: its end, when that comes, is found by this worker itself. (A leaver
+    // answers until it has said goodbye, so what it said of leaving is kept.)
+    exchange_->meet(*suspect)->when_answered(
+        [weak = weak_from_this(), suspected = suspect->incarnation](bool answered) {
+          const std::shared_ptr<Membership> self = weak.lock();
+          if (!self || !answered) return;
+          MutexLock lock(self->mutex_);
+          const auto suspicion = self->suspects_.find(suspected);
+          if (suspicion != self->suspects_.end()) suspicion->second.answered = true;
+        });
   } catch (const Error& error) {
     VLOG(1) << "gradwire: " << suspect->name << " is not asked whether it lives: " << error.what();
   }
@@ -255,13 +271,13 @@ void Membership::refresh_later() {
 
 // Called by a session, under its lock.
 void Membership::peer_gone(const net::Record& peer, GoneReason reason) {
-  bool suspected;
+  bool by_hearsay = false;
   {
     MutexLock lock(mutex_);
     if (gone_.contains(peer.incarnation)) return;
     const auto suspicion = suspects_.find(peer.incarnation);
-    suspected = suspicion != suspects_.end();
-    if (suspected) {
+    if (suspicion != suspects_.end()) {
+      by_hearsay = !suspicion->second.answered;
       if (suspicion->second.said_left) reason = GoneReason::left;
       suspects_.erase(suspicion);
     }
@@ -272,15 +288,14 @@ void Membership::peer_gone(const net::Record& peer, GoneReason reason) {
     verdict_.notify_all();
   }
   if (reason != GoneReason::died) return report_gone(peer);
-  if (!suspected) report_gone(peer);
-  // What its own event says of it may not have been read yet; and the others must hear of it.
-  runtime_->submit([self = shared_from_this(), peer, suspected] {
-    if (suspected) {
+  if (!by_hearsay) report_gone(peer);
+  runtime_->submit([self = shared_from_this(), peer, by_hearsay] {
+    if (by_hearsay) {
+      // What its own event says of it may not have been read yet.
       self->refresh_quietly();
       self->report_gone(peer);
-    } else {
-      self->spread(peer);
     }
+    self->spread(peer, by_hearsay);
   });
 }
 
@@ -292,12 +307,15 @@ void Membership::report_gone(const net::Record& peer) {
   events_->report(events);
 }
 
-void Membership::spread(const net::Record& dead) noexcept {
+void Membership::spread(const net::Record& dead, bool by_hearsay) noexcept {
   if (!entered_ || closed_) return;
-  wire::ByteWriter head;
-  head.put(static_cast<uint64_t>(dead.incarnation));
-  for (const Exchange::From& peer : exchange_->met())
-    exchange_->tell(*peer, {.type = gone_type, .head = head.bytes(), .payload = {}});
+  // The one that found it has told its peers. It may have died before it could tell the meeting point.
+  if (!by_hearsay) {
+    wire::ByteWriter head;
+    head.put(static_cast<uint64_t>(dead.incarnation));
+    for (const Exchange::From& peer : exchange_->met())
+      exchange_->tell(*peer, {.type = gone_type, .head = head.bytes(), .payload = {}});
+  }
   try {
     meeting_point_->hint_gone(dead);
   } catch (const std::exception& error) {

@@ -61,7 +61,7 @@ class Membership : public std::enable_shared_from_this<Membership> {
 
   // Of entering (entering.cpp).
   net::MeetingPoint::Group choose_generation(net::Endpoint& endpoint, int world_size, net::Time deadline);
-  void claim_name(net::Endpoint& endpoint, net::Time deadline);
+  std::optional<net::Record> claim_name(net::Endpoint& endpoint, net::Time deadline);
 
   void peer_gone(const net::Record& peer, GoneReason reason) GRADWIRE_EXCLUDES(mutex_);
   void hint_arrived(Incarnation suspect) GRADWIRE_EXCLUDES(mutex_);
@@ -71,8 +71,8 @@ class Membership : public std::enable_shared_from_this<Membership> {
   void refresh_quietly() noexcept GRADWIRE_EXCLUDES(mutex_);
   // Dials a worker that is said to be gone.
   void verify(const RecordPointer& suspect) GRADWIRE_EXCLUDES(mutex_);
-  // Tells the others of a death that a session of this worker has found.
-  void spread(const net::Record& dead) noexcept;
+  // Tells the others of a death: all of them, or, if this worker heard of it, the meeting point alone.
+  void spread(const net::Record& dead, bool by_hearsay) noexcept;
   void report_gone(const net::Record& peer) GRADWIRE_EXCLUDES(mutex_);
   void wait_for_verdicts() GRADWIRE_EXCLUDES(mutex_);
 
@@ -100,6 +100,7 @@ class Membership : public std::enable_shared_from_this<Membership> {
   struct Suspicion {
     net::Time until;  // `all` waits so long for the verdict
     bool said_left = false;
+    bool answered = false;  // it lived after it was suspected
   };
 
   Mutex mutex_;

@@ -138,7 +138,7 @@ class [[nodiscard]] Task {
 
  private:
   void require_coroutine() const {
-    if (!handle_)
+    if (!handle_ || handle_.promise().continuation)
       throw InvalidArgumentError(
           "this Task was moved from, or has been started or awaited: each can be started or awaited once");
   }

@@ -8,6 +8,7 @@
 
 #include "gradwire/base/error.h"
 #include "gradwire/net/host_addresses.h"
+#include "gradwire/net/loop.h"
 
 namespace gradwire {
 namespace {
@@ -18,11 +19,11 @@ bool is_link_local(const std::string& address) { return address.find('%') != std
 
 // A name may come to be while its pods start: it is looked up until join_timeout ends.
 std::vector<std::string> resolve_master_address(const WorkerOptions& options) {
-  const auto deadline = std::chrono::steady_clock::now() + options.join_timeout;
+  const net::Time deadline = net::deadline_after(options.join_timeout);
   for (;;) {
     std::vector<std::string> addresses = net::resolve(options.master_address);
     if (!addresses.empty()) return addresses;
-    if (std::chrono::steady_clock::now() + between_lookups > deadline)
+    if (std::chrono::steady_clock::now() >= deadline - between_lookups)
       throw TimeoutError(
           fmt::format("MASTER_ADDR (master_address) is {}, which did not resolve within {} ms: GRADWIRE_TCP_HOST=auto "
                       "(tcp_host) needs its address to choose the one that routes there. Correct the name, or give "

@@ -47,7 +47,7 @@ Peer Worker::peer_of(std::shared_ptr<const net::Record> record) {
 
 Peer Worker::wait_for(const std::string& name, std::chrono::milliseconds timeout) {
   net::Runtime::require_threads();
-  return {core_, core_->membership().wait_for(name, timeout), core_->options().call_timeout};
+  return peer_of(core_->membership().wait_for(name, timeout));
 }
 
 Peer Worker::self() { return peer(name()); }

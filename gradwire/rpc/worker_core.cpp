@@ -15,11 +15,6 @@ namespace {
 
 constexpr auto goodbye_limit = std::chrono::seconds(5);
 
-std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds timeout) {
-  return timeout == Worker::no_timeout ? std::chrono::steady_clock::time_point::max()
-                                       : std::chrono::steady_clock::now() + timeout;
-}
-
 void check(const WorkerOptions& options) {
   if (options.world_size && *options.world_size < 1)
     throw InvalidArgumentError(fmt::format("a group of {} workers: world_size is 1 or more", *options.world_size));
@@ -46,10 +41,10 @@ int rank_in_growing_group(net::MeetingPoint& meeting_point, const std::string& n
 std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOptions options) {
   check(options);
   if (!options.name.empty()) check_worker_name(options.name);
+  const net::Time deadline = net::deadline_after(options.join_timeout);
   const net::SocketOptions sockets = options.transport ? net::SocketOptions{} : socket_options(options);
   std::shared_ptr<WorkerCore> core(new WorkerCore);
   core->runtime_ = net::Runtime::of_process();
-  const auto deadline = std::chrono::steady_clock::now() + options.join_timeout;
   auto meeting_point = std::make_shared<net::MeetingPoint>(open_store(options), place_of_store(options));
   meeting_point->keep_to(deadline);
   if (!options.rank) options.rank = rank_in_growing_group(*meeting_point, options.name);
@@ -109,9 +104,9 @@ void WorkerCore::leave(std::chrono::milliseconds timeout) {
         options_.name);
   exchange_->announce_beginning_to_leave();
   if (leaving_)
-    leaving_->leave(deadline_after(timeout));
+    leaving_->leave(net::deadline_after(timeout));
   else
-    wait_until_idle(deadline_after(timeout));
+    wait_until_idle(net::deadline_after(timeout));
   exchange_->announce_leaving();
   close();
 }

@@ -275,7 +275,8 @@ TEST(Death, OfEitherSideInTheMiddleOfALargeTransferLeavesNothingBehind) {
         session->send({.type = echo, .payload = {.tensors = {at::ones({2000000})}}}, net::Admission::always);
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
       child->kill();
-      ASSERT_TRUE(wait_until([&] { return a.endpoint->find(record.incarnation) == nullptr; }));
+      ASSERT_TRUE(wait_until([&] { return !a.handler->gone().empty(); }));
+      EXPECT_EQ(a.endpoint->find(record.incarnation), nullptr);
       EXPECT_THROW(session->send({.type = plain}, net::Admission::always), PeerGoneError);
       EXPECT_THROW(a.session(record), PeerGoneError);
       const auto statistics = session->statistics();

@@ -19,6 +19,8 @@ constexpr Function<int(int)> twice{"twice"};
 constexpr Function<int()> wait_until_cancelled{"wait_until_cancelled"};
 constexpr Function<int()> starts_a_task{"starts_a_task"};
 constexpr Function<int()> cleans_up{"cleans_up"};
+constexpr Function<int()> released{"released"};
+constexpr Function<int()> shares{"shares"};
 
 struct Observed {
   std::atomic<int> entered = 0;
@@ -26,6 +28,7 @@ struct Observed {
   std::atomic<int> task_saw_it = 0;
   std::atomic<int> cleaned_up = 0;
   std::binary_semaphore release{0};
+  std::optional<Future<int>> shared;
 };
 
 Task<int> call_slowly(Peer peer) { co_return co_await peer.call(wait_until_cancelled); }
@@ -49,6 +52,14 @@ Registry make_registry(const std::shared_ptr<Observed>& observed) {
       }
     }(Worker::current().peer("worker0"), observed)
                                                                 .start();
+  });
+  registry.add(released, [observed] {
+    observed->release.acquire();
+    return 7;
+  });
+  registry.add(shares, [observed]() -> Future<int> {
+    ++observed->entered;
+    return observed->shared->then([](int x) { return x; });
   });
   // After its cancellation it begins a Task, a continuation and a call: these are not cancelled.
   registry.add(cleans_up, [observed]() -> int {
@@ -185,6 +196,19 @@ TEST_F(CancelledWork, N1_ATaskThatIsCancelledWithinATaskReachesTheWholeTree) {
   future.cancel();
   EXPECT_THROW(future.get(), CancelledError);
   EXPECT_TRUE(all_were_told());
+}
+
+TEST_F(CancelledWork, N1_AFunctionThatIsCancelledLeavesAloneWhatOthersWaitFor) {
+  observed->shared = cluster[1].peer(0).call(released);
+  const Future<int> first = peer.call(shares);
+  const Future<int> second = peer.call(shares);
+  ASSERT_TRUE(entered(2));
+  first.cancel();
+  EXPECT_THROW(first.get(), CancelledError);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(peer.call(twice, i).get(), 2 * i);  // behind the cancellation
+  EXPECT_FALSE(observed->shared->done());
+  observed->release.release();
+  EXPECT_EQ(second.get(), 7);
 }
 
 // Item 20 of the review's small findings.

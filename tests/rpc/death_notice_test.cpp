@@ -217,6 +217,14 @@ TEST_F(DeathNotice, N23_WaitingForAWorkerIsBoundedAndNamesIt) {
   }
 }
 
+TEST_F(DeathNotice, N23_WaitingWithoutALimitWaits) {
+  auto worker = join("worker");
+  std::unique_ptr<Worker> other;
+  std::thread later([&] { other = join("other"); });
+  EXPECT_EQ(worker->wait_for("other", Worker::no_timeout).call(echo, 1).get(), 1);
+  later.join();
+}
+
 TEST_F(DeathNotice, N8_AWorkerThatComesBackUnderItsNameKeepsItsRank) {
   auto first = join("first"), second = join("second");
   EXPECT_EQ(second->rank(), 1);

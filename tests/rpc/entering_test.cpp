@@ -143,6 +143,24 @@ TEST(Entering, N5_AWorkerThatComesBackJoinsTheGroupThatLives) {
   }
 }
 
+// The members of lower rank, which are asked first, are the earlier lives of those that come back.
+TEST(Entering, N5_WorkersOfTheLowestRanksComeBackToTheGroupThatLives) {
+  StoreFile store;
+  Members members;
+  for (int rank = 0; rank < 3; ++rank) members.push_back(start(rank, 3, store));
+  for (auto& each : members) each->expect("joined");
+  for (int life = 0; life < 3; ++life) {
+    members[0]->kill();
+    members[1]->kill();
+    members[1] = start(1, 3, store);
+    members[1]->expect("joined");
+    members[0] = start(0, 3, store);
+    members[0]->expect("joined");
+    members[0]->say("call 2");
+    members[0]->expect("answer 7");
+  }
+}
+
 TEST(Entering, N5_WhenAllDieAndComeBackTheyMeetAgain) {
   StoreFile store;
   for (int life = 0; life < 3; ++life) {

@@ -106,14 +106,15 @@ Descriptor hold(const std::string& path) {
 
 }  // namespace
 
+// Never destroyed: a worker among the variables of a process removes its folder when these could be gone.
 const FolderKind& worker_folders() {
-  static const FolderKind kind{"gradwire-worker-", {"s"}};
-  return kind;
+  static const auto* const kind = new FolderKind{"gradwire-worker-", {"s"}};
+  return *kind;
 }
 
 const FolderKind& run_folders() {
-  static const FolderKind kind{"gradwire-group-", {"store", "secret"}};
-  return kind;
+  static const auto* const kind = new FolderKind{"gradwire-group-", {"store", "secret"}};
+  return *kind;
 }
 
 std::vector<std::string> folder_places() {

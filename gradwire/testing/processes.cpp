@@ -182,11 +182,15 @@ std::string Process::hear(std::chrono::milliseconds limit) {
 
 void Process::expect(const std::string& text, std::chrono::milliseconds limit) {
   std::string before;
+  const auto in_full = [&](const std::exception& error) {
+    return fmt::format("{}, while \"{}\" was waited for; before that it said: {}", error.what(), text, before);
+  };
   try {
     for (std::string line = hear(limit); line != text; line = hear(limit)) before += line + "\n";
+  } catch (const TimeoutError& error) {
+    throw TimeoutError(in_full(error));
   } catch (const std::exception& error) {
-    throw std::runtime_error(
-        fmt::format("{}, while \"{}\" was waited for; before that it said: {}", error.what(), text, before));
+    throw std::runtime_error(in_full(error));
   }
 }
 

@@ -131,7 +131,7 @@ TEST(Session, L2_WhatWasReadBehindTheFrameThatStoppedTheLinkIsDropped) {
   first->write(RawPeer::frame(net::FrameKind::segments, std::string("\1\0\0\0", 4) + std::string(16, 's')) +
                RawPeer::message(1, "one"));
   auto second = peer.dialled();
-  EXPECT_TRUE(first->closed);
+  EXPECT_TRUE(world.run_until([&] { return first->closed; }));
   EXPECT_THAT(handled, IsEmpty());
   EXPECT_EQ(net::decode_hello(second->frames[0].second).last_handled, 0U);
   second->write(net::encode_hello(peer.hello(a)));

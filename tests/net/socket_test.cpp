@@ -275,7 +275,7 @@ TEST(Death, OfEitherSideInTheMiddleOfALargeTransferLeavesNothingBehind) {
         session->send({.type = echo, .payload = {.tensors = {at::ones({2000000})}}}, net::Admission::always);
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
       child->kill();
-      ASSERT_TRUE(wait_until([&] { return !a.handler->gone().empty(); }));
+      ASSERT_TRUE(wait_until([&] { return a.handler->gone().size() == static_cast<size_t>(i) + 1; }));
       EXPECT_EQ(a.endpoint->find(record.incarnation), nullptr);
       EXPECT_THROW(session->send({.type = plain}, net::Admission::always), PeerGoneError);
       EXPECT_THROW(a.session(record), PeerGoneError);

@@ -102,6 +102,7 @@ TEST_F(ReferenceDeath, R3_OfTheOwnerFailsEveryOperationWithOwnerGoneError) {
   const RRef<at::Tensor> r = cluster[0].peer(1).remote(scale, at::ones({2}), 2.0);
   const RRef<int64_t> late = cluster[0].peer(1).remote(slow, 3000);
   r.to_here();
+  const Peer dead = cluster[0].peer(1);
   const Future<int64_t> pending = late.fetch();
   cluster.kill("worker1");
   EXPECT_THROW(pending.get(), OwnerGoneError);
@@ -114,7 +115,7 @@ TEST_F(ReferenceDeath, R3_OfTheOwnerFailsEveryOperationWithOwnerGoneError) {
     EXPECT_EQ(gone.reason(), GoneReason::died);
   }
   EXPECT_THROW((void)cluster[0].peer(2).call(keep, 1, r), OwnerGoneError);
-  EXPECT_THROW(cluster[0].peer(1).remote(scale, at::ones({2}), 2.0).to_here(), OwnerGoneError);
+  EXPECT_THROW(dead.remote(scale, at::ones({2}), 2.0).to_here(), OwnerGoneError);
   cluster.restart("worker1");
   EXPECT_THROW(r.to_here(), OwnerGoneError);  // another incarnation is another owner
 }

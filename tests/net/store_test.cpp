@@ -227,7 +227,7 @@ TEST(Store, N7_OneThatAcceptsAndNeverAnswersIsAnErrorInTime) {
   const auto [mute, port] = bound_to_loopback();
   ASSERT_EQ(::listen(mute.get(), 5), 0);
   const auto began = std::chrono::steady_clock::now();
-  EXPECT_THAT(thrown<TimeoutError>([&, port = port] { net::open_tcp_store(on_loopback, port, false, 500ms); }),
+  EXPECT_THAT(thrown<TimeoutError>([&, silent = port] { net::open_tcp_store(on_loopback, silent, false, 500ms); }),
               HasSubstr("127.0.0.1:" + std::to_string(port)));
   EXPECT_LT(std::chrono::steady_clock::now() - began, 10s);
 }

@@ -10,6 +10,7 @@
 #include "gradwire/gradwire.h"
 #include "gradwire/testing/processes.h"
 
+#include "tests/support/sanitized.h"
 #include "tests/support/store_file.h"
 
 namespace gradwire {
@@ -86,6 +87,7 @@ int with_none_left(testing::Child& me) {
 }
 
 TEST(Descriptors, W11_ACallGetsItsAnswerInAProcessThatHasNoDescriptorLeft) {
+  if (testing::undefined_sanitizer) GTEST_SKIP() << testing::without_descriptors;
   StoreFile store;
   auto process = testing::Processes().start(with_none_left, store.path);
   EXPECT_EQ(process->hear(), "100");

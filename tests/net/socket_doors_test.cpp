@@ -159,9 +159,13 @@ TEST(SocketDoors, W3_TheFolderOfALivingWorkerStaysWhereItsSocketRefuses) {
 TEST(SocketDoors, W17_NoSocketIsEverInheritedByAStartedProgram) {
   constexpr int most = 256;
   const auto inherited = [](int descriptor) {
-    struct stat about{};
+    struct stat before{};
+    struct stat after{};
+    if (::fstat(descriptor, &before) != 0 || !S_ISSOCK(before.st_mode)) return false;
     const int flags = ::fcntl(descriptor, F_GETFD);
-    return flags >= 0 && (flags & FD_CLOEXEC) == 0 && ::fstat(descriptor, &about) == 0 && S_ISSOCK(about.st_mode);
+    // The flags are this socket's only if the number did not pass to another file meanwhile.
+    return flags >= 0 && (flags & FD_CLOEXEC) == 0 && ::fstat(descriptor, &after) == 0 &&
+           before.st_dev == after.st_dev && before.st_ino == after.st_ino;
   };
   std::set<int> before;
   for (int descriptor = 0; descriptor < most; ++descriptor)

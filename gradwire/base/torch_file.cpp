@@ -35,7 +35,7 @@ void write_torch_file(const std::string& path, const c10::IValue& value) {
   pickler.protocol();
   pickler.pushIValue(value);
   pickler.stop();
-  // Whoever reads the path meanwhile, or after a crash, finds the file from before or the whole new one.
+  // A reader of the path, now or after a crash, finds the earlier file or the whole new one.
   const std::string fresh = fmt::format("{}.{}", path, getpid());
   std::ofstream file(fresh, std::ios::binary);
   {

@@ -6,6 +6,8 @@
 #include <c10/util/Logging.h>
 #include <fmt/format.h>
 
+#include "gradwire/net/say_and_close.h"
+
 namespace gradwire::net {
 
 struct Endpoint::Farewell : std::enable_shared_from_this<Farewell> {
@@ -66,7 +68,7 @@ Endpoint::~Endpoint() { close(); }
 
 std::optional<std::string> Endpoint::refusal(const Hello& fixed_part, size_t list_bytes) {
   if (fixed_part.version != protocol_version) {
-    // To whoever asks: no name, no incarnation.
+    // The caller may be anybody: it learns no name and no incarnation.
     const std::string why = fmt::format(
         "this worker speaks version {} of the protocol, the caller version {}: use one "
         "release on both",
@@ -97,12 +99,7 @@ void Endpoint::introduce(const std::shared_ptr<Channel>& channel, const Hello& h
   {
     MutexLock lock(mutex_);
     if (closed_) return channel->link().close();
-    if (ended_.contains(hello.mine.incarnation)) {
-      const std::string frame = encode_plain(FrameKind::fenced);
-      const iovec buffer{const_cast<char*>(frame.data()), frame.size()};
-      channel->link().write({&buffer, 1}, {});
-      return channel->link().close();
-    }
+    if (ended_.contains(hello.mine.incarnation)) return say_and_close(channel->link(), encode_plain(FrameKind::fenced));
     if (const auto found = sessions_.find(hello.mine.incarnation); found != sessions_.end()) {
       session = found->second;
     } else {

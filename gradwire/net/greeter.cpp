@@ -4,6 +4,8 @@
 
 #include <c10/util/Logging.h>
 
+#include "gradwire/net/say_and_close.h"
+
 namespace gradwire::net {
 
 Greeter::Greeter(Place place) : place_(std::move(place)), random_(std::random_device{}()) {}
@@ -112,8 +114,7 @@ bool Greeter::judge(const Pointer& greeting) {
 }
 
 void Greeter::answer(const Pointer& greeting, std::string frame) {
-  const iovec buffer{frame.data(), frame.size()};
-  if (!frame.empty()) greeting->channel->link().write({&buffer, 1}, {});
+  if (!frame.empty()) say_and_close(greeting->channel->link(), frame);
   end(greeting);
 }
 

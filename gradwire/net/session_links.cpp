@@ -3,16 +3,11 @@
 #include <fmt/format.h>
 
 #include "gradwire/base/printable.h"
+#include "gradwire/net/say_and_close.h"
 #include "gradwire/net/session.h"
 
 namespace gradwire::net {
 namespace {
-
-void say_and_close(Link& link, std::string frame) {
-  const iovec buffer{frame.data(), frame.size()};
-  link.write({&buffer, 1}, {});
-  link.close();
-}
 
 // Of a whole Hello.
 size_t list_bytes_of(const Hello& hello) {
@@ -212,7 +207,7 @@ void Session::accept(std::shared_ptr<Channel> channel, const Hello& hello) {
   {
     MutexLock lock(order_);
     if (std::optional<std::string> answer = check(hello, list_bytes_of(hello)))
-      return say_and_close(channel->link(), *std::move(answer));
+      return say_and_close(channel->link(), *answer);
     top_ = {hello.attempt, hello.mine.incarnation};
     stop_link();
     stop_dial();

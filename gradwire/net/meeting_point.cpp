@@ -9,7 +9,6 @@
 #include <fmt/ranges.h>
 
 #include "gradwire/base/error.h"
-#include "gradwire/net/answer_limit.h"
 #include "gradwire/net/patience.h"
 
 namespace gradwire::net {
@@ -30,9 +29,7 @@ constexpr const char* group_key = "gradwire/group";
 
 std::string name_key(const std::string& name) { return "name/" + name; }
 std::string rank_key(int rank) { return fmt::format("rank/{}", rank); }
-std::string incarnation_key(Incarnation incarnation) { return "incarnation/" + gradwire::to_string(incarnation); }
 std::string event_key(int64_t number) { return fmt::format("event/{}", number); }
-std::string counted_key(int rank) { return fmt::format("counted/{}", rank); }
 
 Bytes bytes_of(wire::ByteWriter& writer) {
   const std::string& text = writer.bytes();
@@ -47,8 +44,10 @@ Bytes bytes_of(const Record& record) {
 
 Bytes bytes_of(const MeetingPoint::Group& group) {
   if (group == MeetingPoint::Group()) return {};
-  const std::string text = fmt::format("{} {}", group.generation, gradwire::to_string(group.joined_last));
-  return {text.begin(), text.end()};
+  wire::ByteWriter writer;
+  writer.put(group.generation);
+  if (group.joined_last) encode(writer, *group.joined_last);
+  return bytes_of(writer);
 }
 
 wire::ByteReader reader_of(const Bytes& bytes) {
@@ -75,19 +74,17 @@ Record record_of(const Bytes& bytes, const std::string& key, const std::string& 
 
 MeetingPoint::Group group_of(const Bytes& bytes, const std::string& place) {
   if (bytes.empty()) return {};
-  int64_t generation = 0;
-  uint64_t joined_last = 0;
-  const char* text = reinterpret_cast<const char*>(bytes.data());
-  const char* end = text + bytes.size();
-  auto result = std::from_chars(text, end, generation);
-  if (result.ec == std::errc() && result.ptr != end && *result.ptr == ' ')
-    result = std::from_chars(result.ptr + 1, end, joined_last, 16);
-  else
-    result.ec = std::errc::invalid_argument;
-  if (result.ec != std::errc() || result.ptr != end || generation < 0)
-    throw InvalidArgumentError(fmt::format(
-        "what is at {} in {} is malformed. Something else writes to this store; choose another one", group_key, place));
-  return {generation, Incarnation{joined_last}};
+  try {
+    wire::ByteReader reader = reader_of(bytes);
+    MeetingPoint::Group group{.generation = reader.take<int64_t>()};
+    if (group.generation < 0) reader.fail("a generation before the first");
+    if (reader.remaining() > 0) group.joined_last = take_record(reader);
+    return group;
+  } catch (const wire::MalformedError& error) {
+    throw InvalidArgumentError(
+        fmt::format("what is at {} in {} is malformed: {}. Something else writes to this store; choose another one",
+                    group_key, place, error.what()));
+  }
 }
 
 }  // namespace
@@ -96,7 +93,7 @@ MeetingPoint::Group group_of(const Bytes& bytes, const std::string& place) {
 template <class Act>
 auto MeetingPoint::ask_by(Time deadline, Act act) {
   try {
-    auto answer = answer_by(deadline, [store = store_, act = std::move(act)] { return act(*store); });
+    auto answer = questions_.ask(deadline, [store = store_, act = std::move(act)] { return act(*store); });
     if (answer) return *std::move(answer);
   } catch (const c10::Error& error) {
     throw TimeoutError(fmt::format("{} cannot be reached: {}", place_, error.what_without_backtrace()));
@@ -112,6 +109,12 @@ auto MeetingPoint::ask_by(Time deadline, Act act) {
 template <class Act>
 auto MeetingPoint::ask(Act act) {
   return ask_by(std::min<Time>(deadline_, Clock::now() + answer_limit), std::move(act));
+}
+
+void MeetingPoint::end_generation() {
+  const int64_t generation = generation_;
+  Group there = group();
+  while (there.generation == generation) there = replace_group(there, {.generation = generation + 1});
 }
 
 std::string MeetingPoint::key(const std::string& rest) const {
@@ -132,10 +135,9 @@ MeetingPoint::Group MeetingPoint::replace_group(const Group& expected, const Gro
 }
 
 void MeetingPoint::publish(const Record& record) {
-  std::vector<std::string> keys{key(incarnation_key(record.incarnation)), key(name_key(record.name))};
-  if (record.rank >= 0) keys.push_back(key(rank_key(record.rank)));
-  ask([keys = std::move(keys), bytes = bytes_of(record)](c10d::Store& store) {
-    for (const std::string& each : keys) store.set(each, bytes);
+  if (record.rank < 0) return;
+  ask([where = key(rank_key(record.rank)), bytes = bytes_of(record)](c10d::Store& store) {
+    store.set(where, bytes);
     return true;
   });
 }
@@ -166,9 +168,8 @@ void MeetingPoint::add_event(const Event& event) {
   wire::ByteWriter writer;
   writer.put(static_cast<uint8_t>(event.kind));
   encode(writer, event.record);
-  const int64_t number = ask([counter = key("events")](c10d::Store& store) { return store.add(counter, 1); });
-  ask([where = key(event_key(number)), bytes = bytes_of(writer)](c10d::Store& store) {
-    store.set(where, bytes);
+  ask([prefix = key("event"), bytes = bytes_of(writer)](c10d::Store& store) {
+    store.set(fmt::format("{}/{}", prefix, store.add(prefix + "s", 1)), bytes);
     return true;
   });
 }
@@ -239,51 +240,43 @@ int MeetingPoint::next_rank() {
   return static_cast<int>(ask([counter = key("ranks")](c10d::Store& store) { return store.add(counter, 1) - 1; }));
 }
 
-std::vector<int> MeetingPoint::missing_ranks(int count, Time deadline) {
+void MeetingPoint::wait_for_ranks(const std::string& waiting, int count, Time deadline) {
   std::vector<std::string> keys;
-  for (int rank = 0; rank < count; ++rank) keys.push_back(key(counted_key(rank)));
-  return ask_by(deadline, [keys = std::move(keys)](c10d::Store& store) {
-    std::vector<int> missing;
-    for (size_t rank = 0; rank < keys.size(); ++rank)
-      if (!store.check({keys[rank]})) missing.push_back(static_cast<int>(rank));
-    return missing;
-  });
-}
-
-void MeetingPoint::wait_for_ranks(const Record& mine, int count, Time deadline) {
-  const std::string all = key("all");
-  // A worker that dies and comes back while the others still come is counted once.
-  ask([all, count, once = key(counted_key(mine.rank)), counter = key("counted")](c10d::Store& store) {
-    if (store.add(once, 1) == 1 && store.add(counter, 1) >= count) store.set(all, std::string("1"));
-    return true;
-  });
+  for (int rank = 0; rank < count; ++rank) keys.push_back(key(rank_key(rank)));
   const Time began = Clock::now();
-  Patience waiting;
+  Patience patience;
   for (;;) {
-    // c10d waits for a key without a limit to its own answer: it gets a moment more than it should need.
-    const Time until = std::min(deadline, waiting.next());
+    // c10d waits for keys without a limit to its own answer: it gets a moment more than it should need.
+    const Time until = std::min(deadline, patience.next());
     const auto slice =
         std::max(std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()), std::chrono::milliseconds(1));
-    const auto is_there = answer_by(until + grace, [store = store_, all, slice] {
+    const auto all_there = questions_.ask(until + grace, [store = store_, keys, slice] {
       try {
-        store->wait({all}, slice);
+        store->wait(keys, slice);
         return true;
       } catch (const c10::Error&) {
         return false;
       }
     });
-    if (is_there && *is_there) return;
+    if (all_there && *all_there) return;
     const bool is_late = Clock::now() >= deadline;
     const std::vector<int> missing =
-        missing_ranks(count, is_late ? Clock::now() + grace : std::min<Time>(deadline, Clock::now() + answer_limit));
+        ask_by(is_late ? Clock::now() + grace : std::min<Time>(deadline, Clock::now() + answer_limit),
+               [keys](c10d::Store& store) {
+                 std::vector<int> ranks;
+                 for (size_t rank = 0; rank < keys.size(); ++rank)
+                   if (!store.check({keys[rank]})) ranks.push_back(static_cast<int>(rank));
+                 return ranks;
+               });
+    if (missing.empty()) return;
     if (is_late)
       throw TimeoutError(fmt::format(
           "not all of {} workers joined within {} ms; missing: rank {}. Are they started with the same store ({}) and "
           "WORLD_SIZE?",
           count, std::chrono::duration_cast<std::chrono::milliseconds>(deadline - began).count(),
           fmt::join(missing, ", "), place_));
-    if (waiting.is_over())
-      LOG(WARNING) << fmt::format("gradwire: {} waits in {} for rank {} of {} workers; gives up in {} s", mine.name,
+    if (patience.is_over())
+      LOG(WARNING) << fmt::format("gradwire: {} waits in {} for rank {} of {} workers; gives up in {} s", waiting,
                                   place_, fmt::join(missing, ", "), count,
                                   std::chrono::duration_cast<std::chrono::seconds>(deadline - Clock::now()).count());
   }

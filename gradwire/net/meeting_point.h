@@ -2,8 +2,8 @@
 // the handshake proves. Running workers do not need it.
 //
 // A store may outlive a group. So that a fixed group never mistakes the records of an earlier run for its own, it has a
-// generation, and a new generation begins with empty keys: gradwire/group holds it and the incarnation that joined
-// last, and every worker that joins changes it by compare-and-set.
+// generation, and a new generation begins with empty keys: gradwire/group holds it and the record of the worker that
+// joined last, and every worker that joins changes it by compare-and-set.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "gradwire/net/questions.h"
 #include "gradwire/net/record.h"
 #include "gradwire/net/store.h"
 
@@ -33,18 +34,21 @@ class MeetingPoint {
   // Of a fixed group.
   struct Group {
     int64_t generation = 0;
-    Incarnation joined_last = Incarnation::none;
+    std::optional<Record> joined_last;
     bool operator==(const Group&) const = default;
   };
   Group group();
   // The group that is there afterwards: `next`, unless another worker changed it.
   Group replace_group(const Group& expected, const Group& next);
+  // The next generation begins, empty, unless it has.
+  void end_generation();
   // All that follows uses the keys of this generation. Before other threads use it.
   void use_generation(int64_t generation) { generation_ = generation; }
 
-  // Under its name, its rank and its incarnation.
+  // Under its rank, if it has one: it is found from now on.
   void publish(const Record& record);
-  // Takes the name, if no one has it or `instead_of` has. Nothing if that worked; else the record that is there.
+  // Takes the name, if no one has it or `instead_of` has, and is found under it. Nothing if that worked; else the
+  // record that is there.
   std::optional<Record> claim_name(const Record& mine, const std::optional<Record>& instead_of);
   std::optional<Record> look_up(const std::string& name);
   std::optional<Record> look_up(int rank);
@@ -75,9 +79,9 @@ class MeetingPoint {
 
   // 0, 1, 2...: each once.
   int next_rank();
-  // Notes that this rank is there (once, whatever its life), and waits until `count` ranks are; logs now and then whom
-  // it waits for. TimeoutError names those that are missing.
-  void wait_for_ranks(const Record& mine, int count, Time deadline);
+  // Waits until a record was published for each of so many ranks, in whatever life; logs now and then whom it waits
+  // for. TimeoutError names those that are missing.
+  void wait_for_ranks(const std::string& waiting, int count, Time deadline);
 
  private:
   template <class Act>
@@ -87,12 +91,12 @@ class MeetingPoint {
   std::string key(const std::string& rest) const;
   std::optional<Record> look_up_key(const std::string& where);
   void read_event(EventReader& reader, const std::vector<uint8_t>& bytes, std::vector<Event>& events);
-  std::vector<int> missing_ranks(int count, Time deadline);
 
   const StorePointer store_;
   const std::string place_;
   std::atomic<Time> deadline_ = Time::max();
   std::atomic<int64_t> generation_ = 0;
+  Questions questions_;
 };
 
 }  // namespace gradwire::net

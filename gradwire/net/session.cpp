@@ -283,8 +283,9 @@ void Session::end_now(GoneReason reason, const std::string& why) {
   end(reason, why);
 }
 
-void Session::end(GoneReason reason, const std::string& why) {
+void Session::end(GoneReason reason, const std::string& why, Answer answer) {
   if (ended_) return;
+  last_answer_ = answer;
   stop_link();
   stop_dial();
   waiting_for_peer_ = false;
@@ -304,7 +305,7 @@ void Session::end(GoneReason reason, const std::string& why) {
   }
   pool_->clear();
   inbox_.lose(*lost);
-  tell_answered(false);
+  tell_answered(answer);
   try {
     if (left) place_.loop->post(std::move(left));
     if (place_.forget) place_.forget(*peer_, *lost);
@@ -316,16 +317,23 @@ void Session::end(GoneReason reason, const std::string& why) {
   if (std::shared_ptr<SessionHandler> handler = place_.handler.lock()) handler->peer_gone(*this, reason, why);
 }
 
-void Session::when_answered(std::function<void(bool)> told) {
+void Session::when_answered(std::function<void(Answer)> told) {
+  Answer answer;
   {
     MutexLock lock(order_);
     if (!ended_ && !current_) return when_answered_.push_back(std::move(told));
+    answer = ended_ ? last_answer_ : Answer::there;
   }
-  told(!ended_);
+  told(answer);
 }
 
-void Session::tell_answered(bool answered) {
-  for (const auto& told : std::exchange(when_answered_, {})) told(answered);
+std::string Session::dial_failure() {
+  MutexLock lock(order_);
+  return dial_failure_;
+}
+
+void Session::tell_answered(Answer answer) {
+  for (const auto& told : std::exchange(when_answered_, {})) told(answer);
 }
 
 PeerGoneError Session::gone() const {
@@ -353,7 +361,8 @@ void Session::tick(Time expected) {
       end(GoneReason::died,
           fmt::format("nothing was heard from it for {} ms{}{}",
                       std::chrono::duration_cast<std::chrono::milliseconds>(silence).count(),
-                      dial_failure_.empty() ? "" : "; the last attempt to connect failed: ", dial_failure_));
+                      dial_failure_.empty() ? "" : "; the last attempt to connect failed: ", dial_failure_),
+          dial_failure_.empty() ? Answer::gone : Answer::unreachable);
       return;
     }
     if (current_) {

@@ -33,6 +33,13 @@ namespace gradwire::net {
 
 class Session;
 
+// What a peer that was dialled has shown of itself.
+enum class Answer : uint8_t {
+  there,        // it answered
+  gone,         // nobody listens at its address any more, or only another incarnation does, or it was silent too long
+  unreachable,  // it could not be dialled from here, and did not come: it may well live
+};
+
 // What the layer above does with what arrives. Brief, never waits.
 class SessionHandler {
  public:
@@ -111,9 +118,11 @@ class Session : public std::enable_shared_from_this<Session> {
   void accept(std::shared_ptr<Channel> channel, const Hello& hello) GRADWIRE_EXCLUDES(order_, state_);
 
   bool ended() const { return ended_; }
-  // Called once: with true when there is a link, with false when the session has ended before there was one. At once if
-  // that is known; else with the session's lock held, so it must be brief, and must not use the session.
-  void when_answered(std::function<void(bool)> told) GRADWIRE_EXCLUDES(order_);
+  // Called once: when there is a link, or when the session has ended before there was one. At once if that is known;
+  // else with the session's lock held, so it must be brief, and must not use the session.
+  void when_answered(std::function<void(Answer)> told) GRADWIRE_EXCLUDES(order_);
+  // Why the last dial failed, for people; empty if it did not.
+  std::string dial_failure() GRADWIRE_EXCLUDES(order_);
 
   struct Statistics {
     uint64_t handled = 0;
@@ -199,8 +208,9 @@ class Session : public std::enable_shared_from_this<Session> {
   // Ending.
   void say_goodbye_if_due() GRADWIRE_REQUIRES(state_);
   bool goodbye_heard() const GRADWIRE_REQUIRES(state_);
-  void end(GoneReason reason, const std::string& why) GRADWIRE_REQUIRES(order_) GRADWIRE_EXCLUDES(state_);
-  void tell_answered(bool answered) GRADWIRE_REQUIRES(order_);
+  void end(GoneReason reason, const std::string& why, Answer answer = Answer::gone) GRADWIRE_REQUIRES(order_)
+      GRADWIRE_EXCLUDES(state_);
+  void tell_answered(Answer answer) GRADWIRE_REQUIRES(order_);
   void tick(Time expected) GRADWIRE_EXCLUDES(order_, state_);
   PeerGoneError gone() const GRADWIRE_REQUIRES(state_);
   void log_limited(RateLimitedLog& log, const std::string& line) const;
@@ -238,14 +248,15 @@ class Session : public std::enable_shared_from_this<Session> {
   Rank top_ GRADWIRE_GUARDED_BY(order_);
   uint64_t refused_attempt_ GRADWIRE_GUARDED_BY(order_) = 0;
   unsigned failed_dials_ GRADWIRE_GUARDED_BY(order_) = 0;
-  std::string dial_failure_ GRADWIRE_GUARDED_BY(order_);  // why the last dial failed, for people
+  std::string dial_failure_ GRADWIRE_GUARDED_BY(order_);
   std::optional<Time> unreachable_since_ GRADWIRE_GUARDED_BY(order_);
   Inbox inbox_ GRADWIRE_GUARDED_BY(order_);
   uint64_t bad_number_ GRADWIRE_GUARDED_BY(order_) = 0;
   bool reader_claimed_ GRADWIRE_GUARDED_BY(order_) = false;
   Time last_heard_ GRADWIRE_GUARDED_BY(order_);
   Time last_pinged_ GRADWIRE_GUARDED_BY(order_);
-  std::vector<std::function<void(bool)>> when_answered_ GRADWIRE_GUARDED_BY(order_);
+  std::vector<std::function<void(Answer)>> when_answered_ GRADWIRE_GUARDED_BY(order_);
+  Answer last_answer_ GRADWIRE_GUARDED_BY(order_) = Answer::gone;  // of a session that has ended
   uint64_t links_ GRADWIRE_GUARDED_BY(order_) = 0;
   uint64_t dials_ GRADWIRE_GUARDED_BY(order_) = 0;
 

@@ -155,8 +155,8 @@ void Session::dial_answered(const Channel::Event& event) {
       end(GoneReason::fenced, "it has declared this worker dead");
       return;
     case FrameKind::incompatible:
-      tell_answered(true);  // it lives
-      end(GoneReason::fenced, fmt::format("it cannot talk to this worker: {}", printable(event.payload)));
+      end(GoneReason::fenced, fmt::format("it cannot talk to this worker: {}", printable(event.payload)),
+          Answer::there);
       return;
     default:
       throw wire::MalformedError("answer to Hello that is none");
@@ -255,7 +255,7 @@ void Session::adopt(std::shared_ptr<Channel> channel, const Hello& hello, std::s
     say_goodbye_if_due();
     left = goodbye_heard();
   }
-  tell_answered(true);
+  tell_answered(Answer::there);
   if (left) end(GoneReason::left, "we said goodbye");
 }
 

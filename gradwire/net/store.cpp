@@ -15,12 +15,12 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "gradwire/base/error.h"
-#include "gradwire/net/answer_limit.h"
 #include "gradwire/net/descriptor.h"
 #include "gradwire/net/host_addresses.h"
 #include "gradwire/net/loop.h"
 #include "gradwire/net/patience.h"
 #include "gradwire/net/private_path.h"
+#include "gradwire/net/questions.h"
 
 namespace gradwire::net {
 namespace {
@@ -130,7 +130,7 @@ std::string wait_until_served(const StoreAddress& address, uint16_t port, Clock:
   Patience waiting;
   auto pause = shortest_pause;
   for (;;) {
-    const auto addresses = answer_by(deadline, [name = address.dialled] { return resolve(name); });
+    const auto addresses = Questions().ask(deadline, [name = address.dialled] { return resolve(name); });
     std::string why = addresses ? fmt::format("the name {} has no address here", address.dialled)
                                 : fmt::format("the name {} could not be resolved in time", address.dialled);
     for (const std::string& each : addresses.value_or(std::vector<std::string>())) {
@@ -153,7 +153,7 @@ std::string wait_until_served(const StoreAddress& address, uint16_t port, Clock:
 // c10d's own constructor: it connects, and asks the server for an answer without a limit.
 StorePointer connect(const StoreAddress& address, const std::string& host, const c10d::TCPStoreOptions& options,
                      Clock::time_point deadline) {
-  const auto store = answer_by(
+  const auto store = Questions().ask(
       deadline, [host, options]() -> StorePointer { return c10::make_intrusive<c10d::TCPStore>(host, options); });
   if (!store) cannot_be_reached(address, options.port, "it accepts connections and does not answer");
   return *store;

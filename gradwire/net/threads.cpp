@@ -14,6 +14,7 @@
 
 #include "gradwire/net/descriptor.h"
 #include "gradwire/net/process_exit.h"
+#include "gradwire/net/silent_thread.h"
 
 namespace gradwire::net {
 namespace {
@@ -112,12 +113,8 @@ void Threads::spawn() {
   auto me = threads_.emplace(threads_.begin());
   me->threads = this;
   ++spawned_;
-  // Signals are the program's own business: its threads get them.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    me->handle = std::thread([self = shared_from_this(), me] { self->work(me); });
+    me->handle = start_silent_thread([self = shared_from_this(), me] { self->work(me); });
     pthread_setname_np(me->handle.native_handle(), "gradwire");
   } catch (const std::system_error& error) {
     --spawned_;
@@ -125,7 +122,6 @@ void Threads::spawn() {
     LOG(ERROR) << "gradwire: cannot start another thread (" << error.what()
                << "): functions that block hold up others. Raise the limit on processes (ulimit -u)";
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void Threads::call_standby() {

@@ -235,6 +235,8 @@ void Leaving::collect() {
     for (const RecordPointer& other : others) exchange_->tell(*other, {.type = type, .head = head, .payload = {}});
   };
   if (others.empty() || (sums.first == sums.second && last_sums_ == sums)) {
+    // Before anybody returns from leave(), and may join again.
+    membership_->end_group();
     tell_all(end_type, "");
     MutexLock lock(mutex_);
     ended_ = true;

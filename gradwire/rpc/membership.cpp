@@ -13,24 +13,11 @@
 namespace gradwire {
 namespace {
 
-constexpr net::MessageType gone_type{28};
 constexpr auto refresh_period = std::chrono::milliseconds(250);
-// On one host a dial of a worker that is gone is refused at once.
-constexpr auto verdict_patience = std::chrono::milliseconds(200);
 constexpr auto farewell_patience = std::chrono::seconds(1);
-// How often the meeting point is asked for a worker that is waited for.
-constexpr auto look_period = std::chrono::milliseconds(20);
-
-PeerEvent::Kind kind_of(GoneReason reason) {
-  switch (reason) {
-    case GoneReason::left:
-      return PeerEvent::Kind::left;
-    case GoneReason::fenced:
-      return PeerEvent::Kind::fenced;
-    default:
-      return PeerEvent::Kind::died;
-  }
-}
+// How soon the meeting point is asked again for a worker that is waited for: at first, and after a while.
+constexpr auto first_look_period = std::chrono::milliseconds(10);
+constexpr auto longest_look_period = std::chrono::milliseconds(160);
 
 }  // namespace
 
@@ -57,6 +44,16 @@ Membership::Membership(std::shared_ptr<net::MeetingPoint> meeting_point, std::sh
       runtime_(std::move(runtime)),
       exchange_(std::move(exchange)),
       events_(std::make_shared<PeerEvents>(runtime_)) {}
+
+void Membership::end_group() noexcept {
+  try {
+    meeting_point_->keep_to(std::chrono::steady_clock::now() + farewell_patience);
+    meeting_point_->end_generation();
+  } catch (const std::exception& error) {
+    VLOG(1) << "gradwire: " << mine()->name
+            << " could not tell the meeting point that its group ends: " << error.what();
+  }
+}
 
 void Membership::say_left() noexcept {
   if (!entered_) return;
@@ -135,7 +132,7 @@ Membership::RecordPointer Membership::find(int rank) {
 Membership::RecordPointer Membership::wait_for(const std::string& name, std::chrono::milliseconds timeout) {
   const net::Threads::Blocked blocked;
   const net::Time deadline = net::deadline_after(timeout);
-  for (;;) {
+  for (auto pause = first_look_period;; pause = std::min(2 * pause, longest_look_period)) {
     std::string why;
     try {
       return find(name);
@@ -147,7 +144,7 @@ Membership::RecordPointer Membership::wait_for(const std::string& name, std::chr
     if (cancelled()) throw CancelledError(fmt::format("{} waited for {}, and was cancelled", mine()->name, name), name);
     if (std::chrono::steady_clock::now() >= deadline)
       throw TimeoutError(fmt::format("{} waited {} ms for {}: {}", mine()->name, timeout.count(), name, why), name);
-    std::this_thread::sleep_for(look_period);
+    std::this_thread::sleep_until(std::min(deadline, std::chrono::steady_clock::now() + pause));
   }
 }
 
@@ -180,8 +177,7 @@ void Membership::refresh() {
       MutexLock lock(mutex_);
       if (event.kind == Kind::joined) {
         // Reported under the lock: its end, which a session may find at this moment, must come second.
-        if (note(std::make_shared<const net::Record>(record)) && told_.insert(record.incarnation).second)
-          events_->report({{PeerEvent::Kind::joined, record.name, record.rank}});
+        if (note(std::make_shared<const net::Record>(record))) report_joined(record);
         continue;
       }
       const bool said_left = event.kind == Kind::left;
@@ -192,13 +188,11 @@ void Membership::refresh() {
       // Dialled at the address that is known of it, not at the one in the event.
       const RecordPointer known = known_by(record.incarnation);
       if (!known) continue;
-      const auto [suspicion, fresh] =
-          suspects_.try_emplace(record.incarnation, Suspicion{runtime_->now() + verdict_patience});
-      if (said_left) suspicion->second.said_left = true;
-      if (fresh) suspects.push_back(known);
+      if (suspect(*known)) suspects.push_back(known);
+      if (said_left) suspects_.at(record.incarnation).said_left = true;
     }
   }
-  for (const RecordPointer& suspect : suspects) verify(suspect);
+  for (const RecordPointer& each : suspects) verify(each);
 }
 
 void Membership::refresh_quietly() noexcept {
@@ -207,45 +201,6 @@ void Membership::refresh_quietly() noexcept {
   } catch (const std::exception& error) {
     // Running workers do not need it: only newcomers go unseen.
     VLOG(1) << "gradwire: " << error.what();
-  }
-}
-
-void Membership::hint_arrived(Incarnation incarnation) {
-  RecordPointer known;
-  {
-    MutexLock lock(mutex_);
-    known = known_by(incarnation);
-    if (!known || !suspects_.try_emplace(incarnation, Suspicion{runtime_->now() + verdict_patience}).second) return;
-  }
-  // Not here, in the handler of a message.
-  runtime_->submit([self = shared_from_this(), known] { self->verify(known); });
-}
-
-void Membership::verify(const RecordPointer& suspect) {
-  try {
-    // One that answers was suspected wrongly: its end, when that comes, is found by this worker itself. (A leaver
-    // answers until it has said goodbye, so what it said of leaving is kept.)
-    exchange_->meet(*suspect)->when_answered(
-        [weak = weak_from_this(), suspected = suspect->incarnation](bool answered) {
-          const std::shared_ptr<Membership> self = weak.lock();
-          if (!self || !answered) return;
-          MutexLock lock(self->mutex_);
-          const auto suspicion = self->suspects_.find(suspected);
-          if (suspicion != self->suspects_.end()) suspicion->second.answered = true;
-        });
-  } catch (const Error& error) {
-    VLOG(1) << "gradwire: " << suspect->name << " is not asked whether it lives: " << error.what();
-  }
-}
-
-void Membership::wait_for_verdicts() {
-  const net::Threads::Blocked blocked;
-  MutexLock lock(mutex_);
-  for (;;) {
-    net::Time until{};
-    for (const auto& [incarnation, suspicion] : suspects_) until = std::max(until, suspicion.until);
-    if (runtime_->now() >= until) return;
-    lock.wait_until(verdict_, until);
   }
 }
 
@@ -267,61 +222,6 @@ void Membership::refresh_later() {
       again->refresh_later();
     });
   });
-}
-
-// Called by a session, under its lock.
-void Membership::peer_gone(const net::Record& peer, GoneReason reason) {
-  bool by_hearsay = false;
-  {
-    MutexLock lock(mutex_);
-    if (gone_.contains(peer.incarnation)) return;
-    const auto suspicion = suspects_.find(peer.incarnation);
-    if (suspicion != suspects_.end()) {
-      by_hearsay = !suspicion->second.answered;
-      if (suspicion->second.said_left) reason = GoneReason::left;
-      suspects_.erase(suspicion);
-    }
-    gone_.emplace(peer.incarnation, reason);
-    if (auto known = by_name_.find(peer.name);
-        known != by_name_.end() && known->second->incarnation == peer.incarnation)
-      by_name_.erase(known);
-    verdict_.notify_all();
-  }
-  if (reason != GoneReason::died) return report_gone(peer);
-  if (!by_hearsay) report_gone(peer);
-  runtime_->submit([self = shared_from_this(), peer, by_hearsay] {
-    if (by_hearsay) {
-      // What its own event says of it may not have been read yet.
-      self->refresh_quietly();
-      self->report_gone(peer);
-    }
-    self->spread(peer, by_hearsay);
-  });
-}
-
-void Membership::report_gone(const net::Record& peer) {
-  MutexLock lock(mutex_);
-  std::vector<PeerEvent> events;
-  if (told_.insert(peer.incarnation).second) events.push_back({PeerEvent::Kind::joined, peer.name, peer.rank});
-  events.push_back({kind_of(gone_[peer.incarnation]), peer.name, peer.rank});
-  events_->report(events);
-}
-
-void Membership::spread(const net::Record& dead, bool by_hearsay) noexcept {
-  if (!entered_ || closed_) return;
-  // The one that found it has told its peers. It may have died before it could tell the meeting point.
-  if (!by_hearsay) {
-    wire::ByteWriter head;
-    head.put(static_cast<uint64_t>(dead.incarnation));
-    for (const Exchange::From& peer : exchange_->met())
-      exchange_->tell(*peer, {.type = gone_type, .head = head.bytes(), .payload = {}});
-  }
-  try {
-    meeting_point_->hint_gone(dead);
-  } catch (const std::exception& error) {
-    VLOG(1) << "gradwire: " << mine()->name << " could not tell the meeting point that " << dead.name
-            << " is gone: " << error.what();
-  }
 }
 
 void Membership::close() {

@@ -36,6 +36,8 @@ class Membership : public std::enable_shared_from_this<Membership> {
   // worker replaces the record. A fixed group (with its size) of which nobody answers is one of an earlier run: then a
   // new one begins. Throws InvalidArgumentError if the name is taken, TimeoutError.
   void enter(const std::shared_ptr<net::Endpoint>& endpoint, std::optional<int> world_size, net::Time deadline);
+  // All members of a fixed group leave: who joins from now on, in this run of theirs or the next, finds nobody of it.
+  void end_group() noexcept;
   // Says that this worker is leaving, as far as the meeting point can be reached.
   void say_left() noexcept;
 
@@ -59,21 +61,22 @@ class Membership : public std::enable_shared_from_this<Membership> {
   Membership(std::shared_ptr<net::MeetingPoint> meeting_point, std::shared_ptr<net::Runtime> runtime,
              std::shared_ptr<Exchange> exchange);
 
-  // Of entering (entering.cpp).
-  net::MeetingPoint::Group choose_generation(net::Endpoint& endpoint, int world_size, net::Time deadline);
-  std::optional<net::Record> claim_name(net::Endpoint& endpoint, net::Time deadline);
-
   void peer_gone(const net::Record& peer, GoneReason reason) GRADWIRE_EXCLUDES(mutex_);
   void hint_arrived(Incarnation suspect) GRADWIRE_EXCLUDES(mutex_);
   // Reads the events that are new at the meeting point.
   void refresh() GRADWIRE_EXCLUDES(mutex_);
   void refresh_later();
   void refresh_quietly() noexcept GRADWIRE_EXCLUDES(mutex_);
+  // Remembers what was heard. False if it was heard before.
+  bool suspect(const net::Record& member) GRADWIRE_REQUIRES(mutex_);
   // Dials a worker that is said to be gone.
-  void verify(const RecordPointer& suspect) GRADWIRE_EXCLUDES(mutex_);
+  void verify(const RecordPointer& suspected) GRADWIRE_EXCLUDES(mutex_);
+  void proved_alive(Incarnation suspected) GRADWIRE_EXCLUDES(mutex_);
   // Tells the others of a death: all of them, or, if this worker heard of it, the meeting point alone.
   void spread(const net::Record& dead, bool by_hearsay) noexcept;
-  void report_gone(const net::Record& peer) GRADWIRE_EXCLUDES(mutex_);
+  void report_joined(const net::Record& record) GRADWIRE_REQUIRES(mutex_);
+  // And then the life that has come in its place, if that waited for this.
+  void report_gone(const net::Record& peer, const std::optional<net::Record>& successor) GRADWIRE_EXCLUDES(mutex_);
   void wait_for_verdicts() GRADWIRE_EXCLUDES(mutex_);
 
   template <class Key>
@@ -85,6 +88,9 @@ class Membership : public std::enable_shared_from_this<Membership> {
     MutexLock lock(mutex_);
     return mine_;
   }
+
+  // What a finder tells its peers.
+  static constexpr net::MessageType gone_type{28};
 
   const std::shared_ptr<net::MeetingPoint> meeting_point_;
   const std::shared_ptr<net::Runtime> runtime_;
@@ -99,8 +105,10 @@ class Membership : public std::enable_shared_from_this<Membership> {
   // What was heard of a worker that is not known to be gone.
   struct Suspicion {
     net::Time until;  // `all` waits so long for the verdict
+    std::string name;
     bool said_left = false;
-    bool answered = false;  // it lived after it was suspected
+    bool answered = false;                   // it lived after it was suspected
+    std::optional<net::Record> successor{};  // has its name, and is reported after its end
   };
 
   Mutex mutex_;

@@ -83,7 +83,7 @@ std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOpt
   core->exchange_->open(core->endpoint_);
   try {
     core->membership_->enter(core->endpoint_, options.world_size, deadline);
-    if (options.world_size) meeting_point->wait_for_ranks(core->record(), *options.world_size, deadline);
+    if (options.world_size) meeting_point->wait_for_ranks(options.name, *options.world_size, deadline);
     meeting_point->keep_to(std::chrono::steady_clock::time_point::max());
   } catch (...) {
     core->close();

@@ -1,5 +1,7 @@
 #include "gradwire/net/meeting_point.h"
 
+#include <thread>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -27,6 +29,7 @@ net::Record record_of(const std::string& name, int rank) {
 void exchange(const net::StorePointer& store) {
   net::MeetingPoint here(store);
   const net::Record record = record_of("alice", 4);
+  EXPECT_EQ(here.claim_name(record, {}), std::nullopt);
   here.publish(record);
   EXPECT_EQ(here.look_up("alice"), record);
   EXPECT_EQ(here.look_up(4), record);
@@ -42,8 +45,9 @@ TEST(MeetingPoint, TheNewestLifeOfANameIsFoundUnderIt) {
   Folder folder;
   net::MeetingPoint here(net::open_file_store(folder / "store"));
   const net::Record first = record_of("alice", 0), second = record_of("alice", 0);
-  here.publish(first);
-  here.publish(second);
+  EXPECT_EQ(here.claim_name(first, {}), std::nullopt);
+  EXPECT_EQ(here.claim_name(second, {}), first) << "the name is taken";
+  EXPECT_EQ(here.claim_name(second, first), std::nullopt);
   EXPECT_EQ(here.look_up("alice"), second);
 }
 
@@ -51,17 +55,43 @@ TEST(MeetingPoint, AGroupIsReplacedByOneWorkerAtATime) {
   net::MeetingPoint here(c10::make_intrusive<c10d::HashStore>());
   const net::MeetingPoint::Group empty = here.group();
   EXPECT_EQ(empty, net::MeetingPoint::Group());
-  const net::MeetingPoint::Group mine{0, make_incarnation()};
-  const net::MeetingPoint::Group theirs{0, make_incarnation()};
+  const net::MeetingPoint::Group mine{0, record_of("alice", 0)};
+  const net::MeetingPoint::Group theirs{0, record_of("bob", 1)};
   EXPECT_EQ(here.replace_group(empty, mine), mine);
   EXPECT_EQ(here.replace_group(empty, theirs), mine);
   EXPECT_EQ(here.group(), mine);
 }
 
+TEST(MeetingPoint, N5_AGenerationIsEndedOnce) {
+  net::MeetingPoint here(c10::make_intrusive<c10d::HashStore>());
+  EXPECT_EQ(here.replace_group({}, {0, record_of("alice", 0)}).generation, 0);
+  here.end_generation();
+  const net::MeetingPoint::Group next{.generation = 1};
+  EXPECT_EQ(here.group(), next);
+  here.end_generation();  // by another member of the group that has ended
+  EXPECT_EQ(here.group(), next);
+}
+
+TEST(MeetingPoint, WaitsForRecordsOfAllRanks) {
+  const net::StorePointer store = c10::make_intrusive<c10d::HashStore>();
+  net::MeetingPoint here(store, "the meeting place");
+  here.publish(record_of("alice", 0));
+  here.publish(record_of("carol", 2));
+  EXPECT_THAT(thrown<TimeoutError>([&] { here.wait_for_ranks("alice", 4, std::chrono::steady_clock::now() + 50ms); }),
+              ::testing::AllOf(HasSubstr("rank 1, 3"), HasSubstr("the meeting place")));
+  std::thread others([&] {
+    net::MeetingPoint there(store);
+    there.publish(record_of("bob", 1));
+    there.publish(record_of("dave", 3));
+  });
+  here.wait_for_ranks("alice", 4, std::chrono::steady_clock::now() + 60s);
+  others.join();
+}
+
 TEST(MeetingPoint, N5_AGenerationSeesNothingOfTheOneBefore) {
   net::MeetingPoint here(c10::make_intrusive<c10d::HashStore>());
   const net::Record before = record_of("alice", 0);
-  here.publish(before);
+  EXPECT_EQ(here.claim_name(before, {}), std::nullopt);
   here.add_event({.kind = net::MeetingPoint::Event::Kind::joined, .record = before});
   here.use_generation(1);
   net::MeetingPoint::EventReader reader;
@@ -156,9 +186,14 @@ TEST(MeetingPoint, W15_ARecordThatNoWorkerWroteIsRefusedAndItsKeyNamed) {
     EXPECT_THAT(thrown<InvalidArgumentError>([&] { forger.here.look_up("alice"); }),
                 ::testing::AllOf(HasSubstr("gradwire/name/alice"), HasSubstr("the forged store")));
   }
-  Forger forger;
-  forger.store->set("gradwire/group", std::string("1 2 3"));
-  EXPECT_THAT(thrown<InvalidArgumentError>([&] { forger.here.group(); }), HasSubstr("gradwire/group"));
+  const std::string generation(8, '\0');
+  for (const std::string& bytes : {std::string("1 2 3"), std::string(8, '\xff'), generation + "nonsense",
+                                   generation + Forger::bytes_of(nobody), generation + Forger::bytes_of(control)}) {
+    Forger forger;
+    forger.store->set("gradwire/group", bytes);
+    EXPECT_THAT(thrown<InvalidArgumentError>([&] { forger.here.group(); }),
+                ::testing::AllOf(HasSubstr("gradwire/group"), HasSubstr("the forged store")));
+  }
 }
 
 }  // namespace

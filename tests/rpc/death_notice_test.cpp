@@ -183,6 +183,32 @@ TEST_F(DeathNotice, N24_OneThatWasNotThereBeforeIsReportedAsJoinedFirst) {
   EXPECT_THAT(heard.events(), ::testing::ElementsAreArray(expected));
 }
 
+TEST_F(DeathNotice, N24_TheEndOfAnEarlierLifeIsReportedBeforeTheNextOne) {
+  auto watcher = join("watcher"), other = join("other");
+  const Heard heard(*watcher);
+  std::vector<std::string> expected;
+  for (int life = 0; life < 10; ++life) {
+    // The watcher has no session with it: it reads in the store of both at once.
+    WorkerAccess::core(*other).abandon("was killed");
+    other = join("other");
+    expected.insert(expected.end(), {"other died", "other joined"});
+    EXPECT_TRUE(eventually([&] { return heard.events().size() == expected.size(); }));
+  }
+  EXPECT_THAT(heard.events(), ::testing::ElementsAreArray(expected));
+}
+
+TEST_F(DeathNotice, N24_OneThatTakesTheNameOfALivingWorkerIsReportedAllTheSame) {
+  auto watcher = join("watcher"), other = join("other");
+  const Heard heard(*watcher);
+  const net::Record living = record_of(*other);
+  net::Record forged = living;
+  forged.incarnation = make_incarnation();
+  meeting_point.hint_gone(living);
+  meeting_point.add_event({.kind = Kind::joined, .record = forged});
+  EXPECT_TRUE(heard.hears("other joined"));
+  EXPECT_THAT(heard.events(), ElementsAre("other joined"));
+}
+
 TEST_F(DeathNotice, N23_APeerThatDiedIsAnErrorUntilItComesBack) {
   auto worker = join("worker"), victim = join("victim");
   Peer old = worker->peer("victim");

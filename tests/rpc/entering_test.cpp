@@ -228,5 +228,45 @@ TEST(Entering, AGroupOfTheLivingThatDoNotAnswerIsAnErrorThatNamesThem) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, 20s);
 }
 
+// A member on another host, which this worker cannot dial: it may well live.
+TEST(Entering, N5_AGroupThatCannotBeReachedFromHereIsNotReplaced) {
+  const net::StorePointer store = c10::make_intrusive<c10d::HashStore>();
+  net::MeetingPoint meeting_point(store);
+  const net::MeetingPoint::Group there{0, net::Record{.name = "far_away",
+                                                      .rank = 0,
+                                                      .incarnation = make_incarnation(),
+                                                      .host = "another host",
+                                                      .tcp_address = "192.0.2.1:29600"}};
+  EXPECT_EQ(meeting_point.replace_group({}, there), there);
+  std::string error;
+  try {
+    Worker::join(make_registry(),
+                 {.rank = 1, .world_size = 2, .store = store, .peer_timeout = 400ms, .join_timeout = 60s});
+  } catch (const TimeoutError& timeout) {
+    error = timeout.what();
+  }
+  EXPECT_THAT(error, AllOf(HasSubstr("far_away"), HasSubstr("GRADWIRE_INSECURE")));
+  EXPECT_EQ(meeting_point.group(), there);
+}
+
+TEST(Entering, N5_AGroupThatHasLeftIsOverAtOnce) {
+  const net::StorePointer store = c10::make_intrusive<c10d::HashStore>();
+  net::MeetingPoint meeting_point(store);
+  for (int run = 0; run < 20; ++run) {
+    EXPECT_EQ(meeting_point.group(), net::MeetingPoint::Group{.generation = run});
+    std::vector<std::thread> members;
+    for (int rank = 0; rank < 3; ++rank)
+      members.emplace_back([&, rank] {
+        auto worker = Worker::join(make_registry(), {.rank = rank, .world_size = 3, .store = store});
+        EXPECT_EQ(worker->peer((rank + 1) % 3).call(echo, rank).get(), rank);
+        EXPECT_EQ(worker->peers().size(), 3U);
+        worker->leave();
+        // Others may still be leaving: the next run is another group all the same.
+        EXPECT_EQ(net::MeetingPoint(store).group().generation, run + 1);
+      });
+    for (std::thread& each : members) each.join();
+  }
+}
+
 }  // namespace
 }  // namespace gradwire

@@ -81,8 +81,7 @@ TEST(Leaving, F4_ARoundIsAnsweredWithNumbersFromAfterItsBeginning) {
   net::MeetingPoint meeting_point(open_store(options));
   EXPECT_EQ(meeting_point.claim_name(endpoint->record(), {}), std::nullopt);
   meeting_point.publish(endpoint->record());
-  std::thread waits(
-      [&] { meeting_point.wait_for_ranks(endpoint->record(), 2, std::chrono::steady_clock::now() + 30s); });
+  std::thread waits([&] { meeting_point.wait_for_ranks("worker0", 2, std::chrono::steady_clock::now() + 30s); });
   const std::unique_ptr<Worker> worker = Worker::join(registry, options);
   waits.join();
   WorkerCore& core = WorkerAccess::core(*worker);

@@ -1,12 +1,16 @@
 #include "gradwire/rpc/tcp_options.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "gradwire/base/error.h"
+#include "gradwire/net/answer_limit.h"
 #include "gradwire/net/host_addresses.h"
 #include "gradwire/net/loop.h"
 
@@ -14,27 +18,33 @@ namespace gradwire {
 namespace {
 
 constexpr auto between_lookups = std::chrono::milliseconds(200);
+// For the name in MASTER_ADDR, where no TCP is configured: it may be a name of this host that is known soon. Longer
+// than that nobody waits, because it is most likely another host.
+constexpr std::chrono::milliseconds patience_without_tcp = std::chrono::seconds(5);
 
 bool is_link_local(const std::string& address) { return address.find('%') != std::string::npos; }
 
-// A name may come to be while its pods start: it is looked up until join_timeout ends.
-std::vector<std::string> resolve_master_address(const WorkerOptions& options) {
-  const net::Time deadline = net::deadline_after(options.join_timeout);
+// A name may come to be while its pods start: it is looked up again and again. Empty: it did not resolve in this time.
+std::vector<std::string> resolve_master_address(const WorkerOptions& options, std::chrono::milliseconds limit) {
+  if (auto address = net::parse_address(options.master_address)) return {std::move(*address)};
+  const net::Time deadline = net::deadline_after(limit);
   for (;;) {
-    std::vector<std::string> addresses = net::resolve(options.master_address);
-    if (!addresses.empty()) return addresses;
-    if (std::chrono::steady_clock::now() >= deadline - between_lookups)
-      throw TimeoutError(
-          fmt::format("MASTER_ADDR (master_address) is {}, which did not resolve within {} ms: GRADWIRE_TCP_HOST=auto "
-                      "(tcp_host) needs its address to choose the one that routes there. Correct the name, or give "
-                      "GRADWIRE_TCP_HOST an address or an interface",
-                      options.master_address, options.join_timeout.count()));
+    const auto addresses = net::answer_by(deadline, [name = options.master_address] { return net::resolve(name); });
+    if (addresses && !addresses->empty()) return *addresses;
+    if (std::chrono::steady_clock::now() >= deadline - between_lookups) return {};
     std::this_thread::sleep_for(between_lookups);
   }
 }
 
 std::string automatic_host(const WorkerOptions& options) {
-  for (const std::string& address : resolve_master_address(options)) {
+  const std::vector<std::string> addresses = resolve_master_address(options, options.join_timeout);
+  if (addresses.empty())
+    throw TimeoutError(
+        fmt::format("MASTER_ADDR (master_address) is {}, which did not resolve within {} ms: GRADWIRE_TCP_HOST=auto "
+                    "(tcp_host) needs its address to choose the one that routes there. Correct the name, or give "
+                    "GRADWIRE_TCP_HOST an address or an interface",
+                    options.master_address, options.join_timeout.count()));
+  for (const std::string& address : addresses) {
     if (net::is_loopback(address) || net::is_unspecified(address)) continue;
     if (const auto own = net::address_that_routes_to(address); own && !net::is_loopback(*own)) return *own;
   }
@@ -83,11 +93,30 @@ std::string tcp_advertise(const WorkerOptions& options, const std::string& liste
   return to_string(net::TcpAddress{addresses.front(), given->port});
 }
 
-// Whether the group meets on another host. A name that does not resolve is left to the store, which waits for it.
-bool meets_elsewhere(const WorkerOptions& options) {
-  if (options.store || !options.store_file.empty()) return false;
-  const std::vector<std::string> addresses = net::resolve(options.master_address);
-  return !addresses.empty() && !net::any_belongs_to_this_host(addresses);
+std::string name_of_this_host() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+// Without TCP all workers are on one host. Throws where the group meets on another one, or at a name of which that
+// cannot be told: a worker that waited at its own loopback address would not find the others.
+void require_meeting_on_this_host(const WorkerOptions& options) {
+  if (options.store || !options.store_file.empty()) return;
+  // The name of this host need not resolve, unless it is used: somebody else's store is dialled there.
+  const std::string own = options.holds_store == false ? "" : name_of_this_host();
+  if (!own.empty() && options.master_address == own) return;
+  const auto limit = std::min(options.join_timeout, patience_without_tcp);
+  const std::vector<std::string> addresses = resolve_master_address(options, limit);
+  if (net::any_belongs_to_this_host(addresses)) return;
+  if (!own.empty() && addresses.empty() && options.master_address.starts_with(own + ".")) return;  // with its domain
+  throw InvalidArgumentError(fmt::format(
+      "MASTER_ADDR (master_address) is {}, {}. If it is another host, set GRADWIRE_TCP_HOST=auto (tcp_host; or an "
+      "address of this host, or an interface) and GRADWIRE_INSECURE=1 (insecure; TCP is not encrypted yet) at every "
+      "worker, because the workers there cannot reach this one otherwise. If all workers run on this host, set "
+      "MASTER_ADDR=127.0.0.1",
+      options.master_address,
+      addresses.empty() ? fmt::format("which did not resolve within {} ms, and no TCP is configured", limit.count())
+                        : "another host, and no TCP is configured"));
 }
 
 }  // namespace
@@ -95,13 +124,7 @@ bool meets_elsewhere(const WorkerOptions& options) {
 net::SocketOptions socket_options(const WorkerOptions& options) {
   net::SocketOptions sockets{.tcp_port = options.tcp_port, .insecure = options.insecure};
   if (options.tcp_host.empty()) {
-    if (meets_elsewhere(options))
-      throw InvalidArgumentError(fmt::format(
-          "MASTER_ADDR (master_address) is {}, another host, whose workers cannot reach this one: set "
-          "GRADWIRE_TCP_HOST=auto (tcp_host; or an address of this host, or an interface) and GRADWIRE_INSECURE=1 "
-          "(insecure; TCP is not encrypted yet) at every worker. If all workers run on this host, set "
-          "MASTER_ADDR=127.0.0.1",
-          options.master_address));
+    require_meeting_on_this_host(options);
     sockets.tcp_advertise = options.tcp_advertise;  // refused, with a reason, where there is no tcp_host
     return sockets;
   }

@@ -7,8 +7,9 @@
 namespace gradwire {
 
 // Resolves tcp_host and tcp_advertise, which may ask DNS, and wait join_timeout for the name in master_address. Throws
-// InvalidArgumentError for what cannot be used, and at once where the group meets on another host (master_address) and
-// no TCP is configured: nobody there could reach this worker.
+// InvalidArgumentError for what cannot be used. Where no TCP is configured and the group meets on another host
+// (master_address), it throws at once, because nobody there could reach this worker; where that name does not resolve,
+// after a few seconds.
 net::SocketOptions socket_options(const WorkerOptions& options);
 
 }  // namespace gradwire

@@ -10,6 +10,7 @@
 #include "gradwire/net/host_addresses.h"
 #include "gradwire/rpc/worker.h"
 
+#include "tests/support/host_name.h"
 #include "tests/support/thrown.h"
 
 namespace gradwire {
@@ -54,8 +55,33 @@ TEST(TcpOptions, AGroupThatMeetsHereOrInAFileOrInTheProgramsStoreNeedsNoTcp) {
   WorkerOptions given{.master_address = elsewhere};
   given.store = c10::make_intrusive<c10d::HashStore>();
   EXPECT_EQ(refusal(given), "(nothing)");
-  // What does not resolve yet is the store's to wait for.
-  EXPECT_EQ(refusal({.master_address = "no-such-host.invalid"}), "(nothing)");
+}
+
+// It could be another host, and then no worker would find the others.
+TEST(TcpOptions, AGroupThatMeetsAtANameThatDoesNotResolveNeedsTcpAndSaysSoWithinSeconds) {
+  const auto names_the_cure = AllOf(HasSubstr("MASTER_ADDR (master_address) is no-such-host.invalid"),
+                                    HasSubstr("GRADWIRE_TCP_HOST"), HasSubstr("GRADWIRE_INSECURE"));
+  for (const int rank : {0, 1}) {
+    const WorkerOptions options{
+        .rank = rank, .world_size = 2, .master_address = "no-such-host.invalid", .join_timeout = 10min};
+    const auto began = std::chrono::steady_clock::now();
+    EXPECT_THAT(thrown<InvalidArgumentError>([&] { Worker::join(Registry(), options); }), names_the_cure);
+    EXPECT_LT(std::chrono::steady_clock::now() - began, 60s);
+  }
+  EXPECT_THAT(refusal({.master_address = "no-such-host.invalid", .holds_store = false, .join_timeout = 1ms}),
+              names_the_cure);
+  // Its address is known with TCP, or the store waits for it.
+  EXPECT_EQ(refusal({.master_address = "no-such-host.invalid", .tcp_host = "127.0.0.1", .insecure = true}),
+            "(nothing)");
+}
+
+TEST(TcpOptions, TheNameOfThisHostNeedNotResolve) {
+  const std::string name = testing::name_of_this_host();
+  EXPECT_EQ(refusal({.master_address = name}), "(nothing)");
+  EXPECT_EQ(refusal({.master_address = name + ".no-such-domain.invalid", .join_timeout = 1ms}), "(nothing)");
+  // torchrun's store is dialled there.
+  EXPECT_THAT(refusal({.master_address = name + ".no-such-domain.invalid", .holds_store = false, .join_timeout = 1ms}),
+              HasSubstr("GRADWIRE_TCP_HOST"));
 }
 
 TEST(TcpOptions, TheHostIsAnAddressAnInterfaceOrAutomatic) {

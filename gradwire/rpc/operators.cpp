@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
 #include <tuple>
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Logging.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -57,6 +59,52 @@ void check_spelling(const std::string& pattern) {
         "with * for any characters, or \"*\" for all",
         pattern));
   }
+}
+
+// Whether a pattern allows it, apart from its name.
+bool is_within_reach(std::string_view pattern, const c10::OperatorHandle& operation) {
+  const Reach reach = reach_of(operation.schema()).reach;
+  return reach == Reach::by_pattern ||
+         (reach == Reach::by_own_pattern && namespace_of(pattern) == namespace_of(operation.operator_name().name));
+}
+
+// A pattern that reaches no operator is a mistake. Where the library that it names may still be loaded, nothing is
+// said; where more of it may be, a warning is.
+void check_reach(const std::string& pattern) {
+  const std::string_view space = namespace_of(pattern);
+  const bool more_may_come = space != "aten" && space.find('*') == std::string_view::npos;
+  bool is_there = false;
+  std::optional<c10::OperatorHandle> beyond_reach;
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    is_there |= namespace_of(name.name) == space;
+    const auto operation = names(pattern, name) ? dispatcher.findSchema(name) : std::nullopt;
+    if (!operation) {
+      continue;
+    }
+    if (is_within_reach(pattern, *operation)) {
+      return;
+    }
+    if (!beyond_reach || full_name(name) < full_name(beyond_reach->operator_name())) {
+      beyond_reach = operation;
+    }
+  }
+  if (more_may_come && !is_there) {
+    return;
+  }
+  std::string text = fmt::format("\"{}\" reaches no operator", pattern);
+  if (beyond_reach) {
+    text += fmt::format(": {}, which it matches, {}", full_name(beyond_reach->operator_name()),
+                        reach_of(beyond_reach->schema()).reason);
+  }
+  if (more_may_come) {
+    LOG(WARNING) << "gradwire: allow_operators: " << text;
+    return;
+  }
+  throw InvalidArgumentError(
+      text +
+      ". A pattern reaches operators of aten, and those of another library if it spells out their namespace, "
+      "such as \"torchvision::*\"");
 }
 
 struct Choice {
@@ -132,19 +180,19 @@ void Operators::allow(const std::string& pattern) {
                                            reach.reach == Reach::never ? "" : " by a pattern, only name by name",
                                            reach.reason));
   }
+  if (is_pattern) {
+    check_reach(pattern);
+  }
   (is_pattern ? patterns_ : exact_names_).push_back(pattern);
 }
 
 bool Operators::allows(const c10::OperatorHandle& operation) const {
-  const Reach reach = reach_of(operation.schema()).reach;
-  const std::string_view space = namespace_of(operation.operator_name().name);
   auto names_it = [&](const std::string& pattern) { return names(pattern, operation.operator_name()); };
   auto reaches_it = [&](const std::string& pattern) {
-    return (reach == Reach::by_pattern || (reach == Reach::by_own_pattern && namespace_of(pattern) == space)) &&
-           names_it(pattern);
+    return is_within_reach(pattern, operation) && names_it(pattern);
   };
   return std::ranges::any_of(patterns_, reaches_it) ||
-         (reach != Reach::never && std::ranges::any_of(exact_names_, names_it));
+         (reach_of(operation.schema()).reach != Reach::never && std::ranges::any_of(exact_names_, names_it));
 }
 
 void Operators::refuse(const std::string& name, const std::vector<c10::OperatorHandle>& found) const {

@@ -30,7 +30,9 @@ class Operators {
 
   // Allows "aten::add.Tensor" (one overload), "aten::add" (all of them), or what a pattern matches, in which * stands
   // for any characters: "mylib::*", "aten::linalg_*", "*". A name without * is the user's own word: it allows what no
-  // pattern matches too, such as "aten::from_file". Throws InvalidArgumentError for what could never be called.
+  // pattern matches too, such as "aten::from_file". Throws InvalidArgumentError for what could never be called, and for
+  // a pattern that reaches no operator: "torchvis*::*", because only a namespace that is spelt out reaches outside
+  // aten.
   void allow(const std::string& pattern);
 
   // Runs it on this thread and gives its result: several as a tuple, none as None.

@@ -107,7 +107,7 @@ TEST(OperatorReach, OfPatternsCoversKnownKindsOfStringsOnly) {
 
 // What a newer torch adds is such a namespace too, so no list of all namespaces is needed here.
 TEST(OperatorReach, OfPatternsIsWithinAten) {
-  for (const char* pattern : {"*", "*::*", "gradwire_tes*::*", "*::twice"}) {
+  for (const char* pattern : {"*", "*::*", "*::t*"}) {
     for (const c10::OperatorHandle& operation : matched_by(pattern)) {
       EXPECT_THAT(operation.operator_name().name, StartsWith("aten::")) << pattern;
     }
@@ -135,10 +135,11 @@ TEST(OperatorReach, OfPatternsEndsBeforeWhatANewerTorchAdds) {
   const std::string name = "aten::gradwire_new_operator";
   const AddedToAten added(name + "(Tensor x) -> Tensor");
   Operators operators;
-  for (const char* pattern : {"*", "aten::*", "aten::gradwire_*"}) {
+  for (const char* pattern : {"*", "aten::*", "aten::g*"}) {
     operators.allow(pattern);
     EXPECT_FALSE(is_allowed(operators, name)) << pattern;
   }
+  EXPECT_THROW(operators.allow("aten::gradwire_*"), InvalidArgumentError);
   EXPECT_THAT([&] { operators.call(name, {}); }, ThrowsMessage<NotFoundError>(HasSubstr(name)));
   operators.allow(name);
   EXPECT_TRUE(is_allowed(operators, name));
@@ -159,7 +160,6 @@ TEST(OperatorReach, OfPatternsLeavesOutAFixedList) {
   operators.allow("*");
   operators.allow("aten::*");
   operators.allow("aten::_*");
-  operators.allow("*::*_backward");
   for (const char* name : {"aten::from_file",
                            "aten::save",
                            "aten::load",

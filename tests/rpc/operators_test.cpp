@@ -15,6 +15,8 @@
 #include "gradwire/base/error.h"
 #include "gradwire/wire/dtype.h"
 
+#include "tests/support/captured_log.h"
+
 namespace gradwire {
 namespace {
 
@@ -273,8 +275,6 @@ TEST(Operators, AreAllowedByPatterns) {
       {"aten::add.*", {"aten::add.Tensor", "aten::add.Scalar"}, {"aten::add_.Tensor"}},
       {"aten::relu.*", {"aten::relu"}, {"aten::relu_"}},
       {"*::relu", {"aten::relu"}, {"aten::relu6", "gradwire_test::twice"}},
-      {"*::twice", {}, {"gradwire_test::twice"}},
-      {"gradwire_tes*::twice", {}, {"gradwire_test::twice"}},
       {"*", {"aten::relu", "aten::__and__.Scalar"}, {"gradwire_test::twice"}},
       {"gradwire_test::read", {"gradwire_test::read"}, {}},
       {"gradwire_test::_hidden", {"gradwire_test::_hidden"}, {}},
@@ -300,6 +300,31 @@ TEST(Operators, AreNotNamedByWhatIsNoPattern) {
   for (const char* pattern : {"", "add", "aten:add", "aten::ad?", "aten::[ab]*", "aten::add Tensor", "**"}) {
     EXPECT_THROW(operators.allow(pattern), InvalidArgumentError) << pattern;
   }
+}
+
+// Only a namespace that is spelt out reaches outside aten.
+TEST(Operators, APatternThatReachesNoneIsRefused) {
+  Operators operators;
+  for (const char* pattern : {"torchvis*::*", "gradwire_tes*::*", "*::twice", "gradwire_tes*::twice", "aten::gradwire*",
+                              "*::*_backward", "aten::empty_*"}) {
+    EXPECT_THAT([&] { operators.allow(pattern); }, ThrowsMessage<InvalidArgumentError>(HasSubstr(pattern)));
+  }
+  EXPECT_THAT([&] { operators.allow("aten::from_fil*"); },
+              ThrowsMessage<InvalidArgumentError>(HasSubstr("aten::from_file.default")));
+  EXPECT_THROW(operators.call("gradwire_test::twice", {at::ones({})}), NotFoundError);
+}
+
+TEST(Operators, APatternThatReachesNoneOfALibraryThatIsLoadedIsWarnedOf) {
+  const auto warning = [](const char* pattern) {
+    testing::CapturedLog captured;
+    Operators().allow(pattern);
+    return captured.take();
+  };
+  for (const char* pattern : {"gradwire_test::*", "gradwire_test_not_loaded::*", "*"}) {
+    EXPECT_EQ(warning(pattern), "");
+  }
+  EXPECT_THAT(warning("gradwire_test::twise*"), HasSubstr("gradwire_test::twise*"));
+  EXPECT_THAT(warning("gradwire_test::_*"), AllOf(HasSubstr("gradwire_test::_*"), HasSubstr("gradwire_test::_hidden")));
 }
 
 TEST(Operators, OfACopyAreItsOwn) {

@@ -19,6 +19,8 @@
 namespace gradwire::net {
 namespace {
 
+constexpr uid_t superuser = 0;
+
 [[noreturn]] void refuse(const std::string& what, const std::string& path, const std::string& why) {
   throw InvalidArgumentError(fmt::format("{} is {}, {}", what, path, why));
 }
@@ -50,6 +52,12 @@ void require_safe_folder(const std::string& folder, const std::string& what) {
   struct stat about{};
   if (::stat(folder.c_str(), &about) != 0) refuse(what, folder, std::strerror(errno));
   if (!S_ISDIR(about.st_mode)) refuse(what, folder, "which is no folder");
+  // Its owner may remove and replace files in it, and the sticky bit does not change that.
+  if (about.st_uid != ::geteuid() && about.st_uid != superuser)
+    refuse(
+        what, folder,
+        fmt::format("which belongs to another user (uid {}, this one is {}): choose a folder of this user or of root",
+                    about.st_uid, ::geteuid()));
   if (others_may_write(about) && (about.st_mode & S_ISVTX) == 0)
     refuse(what, folder,
            "where other users may replace files: chmod go-w it, or choose a folder that this user alone may write to");

@@ -65,6 +65,28 @@ TEST(PrivatePath, W17_AStoreOfAnotherUserIsRefused) {
   EXPECT_THAT(refusal(path), AllOf(HasSubstr(path), HasSubstr("uid 65534")));
 }
 
+// Whoever owns a folder may replace what lies in it, whatever its mode is.
+TEST(PrivatePath, W17_AFolderOfAnotherUserIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "a folder can be given to another user by root alone";
+  const Folder folder;
+  for (const mode_t mode : {0755U, 01777U}) {
+    ASSERT_EQ(::chown(folder.path.c_str(), 65534, 65534), 0);
+    ASSERT_EQ(::chmod(folder.path.c_str(), mode), 0);
+    EXPECT_THAT(refusal(folder / "store"), AllOf(HasSubstr(folder.path), HasSubstr("uid 65534")));
+    EXPECT_THAT(thrown<InvalidArgumentError>([&] { net::require_safe_folder(folder.path, "GRADWIRE_TRACE"); }),
+                AllOf(HasSubstr(folder.path), HasSubstr("GRADWIRE_TRACE"), HasSubstr("uid 65534")));
+  }
+  ASSERT_EQ(::chown(folder.path.c_str(), 0, 0), 0);
+  EXPECT_EQ(refusal(folder / "store"), "(nothing)") << "its owner is this user again";
+}
+
+TEST(PrivatePath, W17_AFolderOfRootIsNotRefused) {
+  struct stat about{};
+  ASSERT_EQ(::stat("/tmp", &about), 0);
+  if (about.st_uid != 0 || (about.st_mode & S_ISVTX) == 0) GTEST_SKIP() << "/tmp is not root's here, or not sticky";
+  EXPECT_EQ(thrown<InvalidArgumentError>([] { net::require_safe_folder("/tmp", "GRADWIRE_TRACE"); }), "(nothing)");
+}
+
 TEST(PrivatePath, W17_AMissingFolderIsNamed) {
   const Folder folder;
   EXPECT_THAT(refusal(folder / "none/store"), HasSubstr(folder / "none/store"));

@@ -1,40 +1,14 @@
 #!/usr/bin/env python3
 """examples/hello under each launcher. GRADWIRE_PROGRAM, GRADWIRE_HELLO and GRADWIRE_PYTHON (with torch) are given by ctest."""
-import os, pathlib, re, shutil, signal, socket, subprocess, tempfile, unittest
+import os, re, shutil, socket, unittest
+
+from started import Programs, free_port
 
 PROGRAM, HELLO, PYTHON = os.environ["GRADWIRE_PROGRAM"], os.environ["GRADWIRE_HELLO"], os.environ.get("GRADWIRE_PYTHON")
-LIMIT = 120  # seconds; importing torch takes some of them on a busy host
 SCALED = r"^.* 2\n.* 2\n.* 2\n.*\[ CPUFloatType\{3\} \]\n"
 
 
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
-
-
-class Launchers(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
-
-    def run_it(self, *words, **environment):
-        """What it writes, both streams; it must end well. All that it started is gone afterwards."""
-        strange = ("RANK", "WORLD_SIZE", "MASTER_", "GRADWIRE_", "SLURM_", "OMPI_", "TORCHELASTIC_")
-        variables = {key: value for key, value in os.environ.items() if not key.startswith(strange)}
-        process = subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   text=True, start_new_session=True, env={**variables, "TMPDIR": str(self.folder), **environment})
-        try:
-            output, _ = process.communicate(timeout=LIMIT)
-        finally:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            process.wait()
-        self.assertEqual(process.returncode, 0, output)
-        return output
-
+class Launchers(Programs):
     def torchrun(self, *words):
         if not PYTHON:
             self.skipTest("which Python has the torch that this was built with is not known")
@@ -58,7 +32,7 @@ class Launchers(unittest.TestCase):
     def test_by_hand_over_tcp(self):
         both = f'RANK=1 "{HELLO}" & RANK=0 "{HELLO}" && wait $!'
         for address in ("127.0.0.1", "127.0.1.1", "localhost", socket.gethostname()):
-            output = self.run_it("sh", "-c", both, WORLD_SIZE="2", MASTER_ADDR=address, MASTER_PORT=str(free_port()))
+            output = self.run_it("sh", "-c", both, WORLD_SIZE="2", MASTER_ADDR=address, MASTER_PORT=free_port())
             self.assertRegex(output, re.compile(SCALED, re.M), address)
 
     def test_torchrun(self):
@@ -85,7 +59,7 @@ class Launchers(unittest.TestCase):
             self.skipTest("there is no mpirun here (Debian's openmpi-bin)")
         output = self.run_it("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", 2, "-x", "MASTER_ADDR", "-x", "MASTER_PORT", HELLO,
                              # Open MPI otherwise demands ssh, though it stays on this host.
-                             MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), OMPI_MCA_plm_rsh_agent="false")
+                             MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port(), OMPI_MCA_plm_rsh_agent="false")
         self.assertRegex(output, re.compile(SCALED, re.M))
 
 

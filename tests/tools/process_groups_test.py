@@ -3,10 +3,12 @@
 
 GRADWIRE_PYTHON (with torch) and GRADWIRE_WORKER_LIBRARY (tests/support/worker_for_python.cpp) are given by ctest. As
 `process_groups_test.py worker ORDER` this is one of the two workers, as `process_groups_test.py pair ORDER` both."""
-import ctypes, os, pathlib, re, shutil, signal, socket, subprocess, sys, tempfile, unittest
+import ctypes, os, re, socket, subprocess, sys, unittest
+
+from started import Programs, free_port
 
 LIBRARY, PYTHON = os.environ["GRADWIRE_WORKER_LIBRARY"], os.environ.get("GRADWIRE_PYTHON")
-LIMIT = 120  # seconds; importing torch takes some of them on a busy host
+DONE = "the worker and the group are done\n"
 # What the log names where torch would not reach Gradwire's store.
 ADVICE = re.compile(r"process groups.*MASTER_ADDR=127\.0\.0\.1")
 
@@ -60,51 +62,33 @@ def run_worker(order):
     worker.leave()
     group.check()
     group.end()
-    print("done", order, flush=True)
+    os.write(1, DONE.encode())  # at once: others write to the same pipe
 
 
 def run_pair(order):
-    both = [subprocess.Popen([PYTHON, "-B", __file__, "worker", order], env={**os.environ, "RANK": str(rank)}) for rank in (0, 1)]
-    sys.exit(max(abs(each.wait()) for each in both))
+    both = [subprocess.Popen([PYTHON, "-B", __file__, "worker", order], env={**os.environ, "RANK": str(rank)},
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for rank in (0, 1)]
+    for each in both:
+        os.write(1, each.communicate()[0])
+    sys.exit(max(abs(each.returncode) for each in both))
 
 
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return str(taken.getsockname()[1])
-
-
-class Groups(unittest.TestCase):
+class Groups(Programs):
     def setUp(self):
+        super().setUp()
         if not PYTHON:
             self.skipTest("which Python has the torch that this was built with is not known")
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
 
-    def run_it(self, words, **environment):
-        """What it writes, both streams. It must end well, both workers done. All that it started is gone afterwards."""
-        strange = ("RANK", "WORLD_SIZE", "MASTER_", "GRADWIRE_", "SLURM_", "OMPI_", "TORCH", "GLOO_")
-        variables = {key: value for key, value in os.environ.items() if not key.startswith(strange)}
-        process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-            env={**variables, "TMPDIR": str(self.folder), "GRADWIRE_PYTHON": PYTHON, "GRADWIRE_WORKER_LIBRARY": LIBRARY,
-                 "GLOO_SOCKET_IFNAME": "lo", **environment})
-        try:
-            output, _ = process.communicate(timeout=LIMIT)
-        finally:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            process.wait()
-        self.assertEqual(process.returncode, 0, output)
-        self.assertEqual(len(re.findall(r"^done ", output, re.M)), 2, output)
+    def run_both(self, *words, **environment):
+        """What they write; both workers must be done."""
+        output = self.run_it(*words, GRADWIRE_PYTHON=PYTHON, GRADWIRE_WORKER_LIBRARY=LIBRARY, GLOO_SOCKET_IFNAME="lo", **environment)
+        self.assertEqual(output.count(DONE), 2, output)
         return output
 
     def pair(self, order, address, around=(), **environment):
         """Two workers that meet at this address."""
-        return self.run_it([*around, sys.executable, "-B", __file__, "pair", order],
-                           **{"WORLD_SIZE": "2", "MASTER_ADDR": address, "MASTER_PORT": free_port(), **environment})
+        return self.run_both(*around, sys.executable, "-B", __file__, "pair", order,
+                             WORLD_SIZE="2", MASTER_ADDR=address, MASTER_PORT=free_port(), **environment)
 
     def check_both_orders(self, address, reached, around=()):
         """`reached`: whether torch, which dials MASTER_ADDR, reaches a store that Gradwire serves at 127.0.0.1."""
@@ -153,7 +137,8 @@ class Groups(unittest.TestCase):
 
     def test_under_torchrun(self):
         # Its agent serves the store for both.
-        self.run_it([PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", __file__, "worker", "after"])
+        self.run_both(PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, __file__, "worker", "after",
+                      PYTHONDONTWRITEBYTECODE="1")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 // Gradients between real processes, which are killed at random moments of forward and backward.
 #include <random>
-#include <sstream>
 #include <thread>
 
 #include <fmt/format.h>
@@ -13,6 +12,7 @@
 
 #include "tests/autograd/random_program_on_workers.h"
 #include "tests/support/campaign.h"
+#include "tests/support/member.h"
 #include "tests/support/store_file.h"
 #include "tests/support/wait.h"
 
@@ -42,26 +42,14 @@ Registry make_registry() {
   return registry;
 }
 
-// "RANK STORE": serves until all leave.
-int serve(testing::Child& me) {
-  std::istringstream given(me.argument());
-  int rank = 0;
-  std::string store;
-  given >> rank >> store;
-  auto worker = Worker::join(make_registry(), {.rank = rank, .world_size = workers, .store_file = store});
-  me.say("joined");
-  worker->leave();
-  return 0;
-}
+int serve(testing::Child& me) { return testing::serve_as_member(make_registry(), me); }
 
 // B5, A3, C3, C11: whatever was under way when a process died, everyone gets an error of the right type, and no
 // context is left.
 TEST(GradientProcesses, KilledAtRandomMomentsFailWhatTheyTookPartInAndNothingElse) {
   StoreFile store;
   std::vector<std::unique_ptr<testing::Process>> others;
-  const auto start = [&](int rank) {
-    return testing::Processes().start(serve, std::to_string(rank) + " " + store.path);
-  };
+  const auto start = [&](int rank) { return testing::start_member(serve, rank, workers, store); };
   for (int rank = 1; rank < workers; ++rank) others.push_back(start(rank));
   auto worker = Worker::join(make_registry(), {.rank = 0, .world_size = workers, .store_file = store.path});
   const uint64_t seed = std::random_device{}();

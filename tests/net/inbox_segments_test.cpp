@@ -1,6 +1,4 @@
 // The receiver's account of a sender's segments: what is free again, and what counts against the bound.
-#include <unistd.h>
-
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
@@ -8,6 +6,7 @@
 #include "gradwire/net/inbox.h"
 #include "gradwire/net/outgoing.h"
 
+#include "tests/support/segment_receiver.h"
 #include "tests/support/socket_end.h"
 
 namespace gradwire::net {
@@ -15,36 +14,12 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using testing::SegmentReceiver;
 using ::testing::SizeIs;
-
-struct Receiver {
-  explicit Receiver(InboxLimits limits) : inbox(limits, frees, blocks) {
-    frees->when_first([] {});
-  }
-  // Whether the segment was taken; `why` says why not.
-  bool announce(const Segment& segment) {
-    wire::ByteWriter payload;
-    payload.put(uint32_t{1});
-    payload.put(segment.id());
-    payload.put(uint64_t{segment.size()});
-    std::vector<Descriptor> descriptors;
-    descriptors.emplace_back(dup(segment.descriptor()));
-    return inbox.add_segments(payload.bytes(), descriptors, why);
-  }
-  void retire(uint64_t id) {
-    wire::ByteWriter head;
-    head.put(id);
-    inbox.retire_segments(head.bytes());
-  }
-  const std::shared_ptr<FreeList> frees = std::make_shared<FreeList>();
-  const std::shared_ptr<Blocks> blocks = std::make_shared<Blocks>(nullptr, std::make_shared<SegmentBudget>(0));
-  Inbox inbox;
-  std::string why;
-};
 
 TEST(InboxSegments, OfARefusedMessageAreFreeAtOnce) {
   constexpr int64_t size = 100'000;
-  Receiver receiver({.largest_message = 1000});
+  SegmentReceiver receiver({.largest_message = 1000});
   SegmentPool pool(std::make_shared<SegmentBudget>(SegmentPool::size_class(size)));
   Outgoing outgoing;
   // The budget is for one segment: the first tensor goes in it, the second streams and is more than is taken.
@@ -64,7 +39,7 @@ TEST(InboxSegments, OfARefusedMessageAreFreeAtOnce) {
 
 TEST(InboxSegments, S3_ThatWereRetiredDoNotCountAgainstTheBound) {
   constexpr size_t size = 64 * 1024;
-  Receiver receiver({.segment_bytes = 2 * size});
+  SegmentReceiver receiver({.segment_bytes = 2 * size});
   for (uint64_t id = 1; id <= 10; ++id) {
     ASSERT_TRUE(receiver.announce(*Segment::make(id, size))) << id << ": " << receiver.why;
     EXPECT_THAT(receiver.inbox.segments(), ElementsAre(id));

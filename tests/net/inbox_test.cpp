@@ -10,6 +10,7 @@
 
 #include "gradwire/net/outgoing.h"
 
+#include "tests/support/segment_receiver.h"
 #include "tests/support/thrown.h"
 
 namespace gradwire::net {
@@ -17,28 +18,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class InboxTest : public ::testing::Test {
+class InboxTest : public ::testing::Test, protected testing::SegmentReceiver {
  protected:
-  InboxTest() {
-    frees->when_first([] {});
-  }
-
-  // Announces this segment, with its descriptor. Throws what the inbox throws.
-  bool announce(const Segment& segment) {
-    wire::ByteWriter payload;
-    payload.put(uint32_t{1});
-    payload.put(segment.id());
-    payload.put(uint64_t{segment.size()});
-    std::vector<Descriptor> descriptors;
-    descriptors.emplace_back(dup(segment.descriptor()));
-    return inbox.add_segments(payload.bytes(), descriptors, why);
-  }
-
-  const std::shared_ptr<FreeList> frees = std::make_shared<FreeList>();
   const std::shared_ptr<SegmentBudget> budget = std::make_shared<SegmentBudget>(size_t{1} << 30U);
-  const std::shared_ptr<Blocks> blocks = std::make_shared<Blocks>(nullptr, std::make_shared<SegmentBudget>(0));
-  Inbox inbox{{}, frees, blocks};
-  std::string why;
 };
 
 TEST_F(InboxTest, C21_DoesNotReadATensorBeyondTheEndOfItsSegment) {
@@ -52,9 +34,7 @@ TEST_F(InboxTest, C21_DoesNotReadATensorBeyondTheEndOfItsSegment) {
   ASSERT_TRUE(announce(*Segment::make(id, 65536)));
   EXPECT_THAT(testing::thrown<wire::MalformedError>([&] { (void)inbox.open(1, payload); }),
               HasSubstr("part of 400000 bytes in segment 1, which is unknown or smaller"));
-  wire::ByteWriter retired;
-  retired.put(id);
-  inbox.retire_segments(retired.bytes());
+  retire(id);
   ASSERT_TRUE(announce(*outgoing.loans[0].segment));
   EXPECT_TRUE(inbox.open(1, payload).arrival->take().tensors.at(0).equal(tensor)) << "in one that is large enough";
 }

@@ -23,6 +23,7 @@
 
 #include "tests/support/captured_log.h"
 #include "tests/support/free_port.h"
+#include "tests/support/host_name.h"
 #include "tests/support/socket_end.h"
 #include "tests/support/thrown.h"
 
@@ -57,12 +58,6 @@ std::vector<std::string> listening_at(uint16_t port) {
 }
 
 constexpr const char* loopback_in_table = "0100007F";
-
-std::string name_of_this_host() {
-  std::array<char, 256> name{};
-  EXPECT_EQ(::gethostname(name.data(), name.size() - 1), 0);
-  return name.data();
-}
 
 TEST(Store, W9_WithoutTcpItListensOnLoopbackOnly) {
   for (const std::string& master : {std::string("127.0.0.1"), std::string("127.0.1.1"), std::string("localhost"),

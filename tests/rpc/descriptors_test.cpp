@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
-#include <sstream>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -10,6 +9,7 @@
 #include "gradwire/gradwire.h"
 #include "gradwire/testing/processes.h"
 
+#include "tests/support/member.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/store_file.h"
 
@@ -30,17 +30,13 @@ Registry make_registry() {
   return registry;
 }
 
-// "RANK STORE": a worker of two, in a process that may open 256 files and no more.
+// A worker of two, in a process that may open 256 files and no more.
 int with_few_descriptors(testing::Child& me) {
   const rlimit few{.rlim_cur = 256, .rlim_max = 256};
   if (setrlimit(RLIMIT_NOFILE, &few) != 0) return 1;
-  std::istringstream given(me.argument());
-  int rank = 0;
-  std::string store;
-  given >> rank >> store;
-  auto worker = Worker::join(make_registry(), {.rank = rank, .world_size = 2, .store_file = store});
+  auto worker = Worker::join(make_registry(), testing::member_options(me));
   try {
-    if (rank == 0) me.say(std::to_string(worker->peer(1).call(bounce, 500).get()));
+    if (worker->rank() == 0) me.say(std::to_string(worker->peer(1).call(bounce, 500).get()));
   } catch (const std::exception& error) {
     me.say(error.what());
   }
@@ -50,8 +46,8 @@ int with_few_descriptors(testing::Child& me) {
 
 TEST(Descriptors, N30_FiveHundredNestedCallsNeedFewerThan256) {
   StoreFile store;
-  auto first = testing::Processes().start(with_few_descriptors, "0 " + store.path);
-  auto second = testing::Processes().start(with_few_descriptors, "1 " + store.path);
+  auto first = testing::start_member(with_few_descriptors, 0, 2, store);
+  auto second = testing::start_member(with_few_descriptors, 1, 2, store);
   EXPECT_EQ(first->hear(), "500");
   EXPECT_EQ(first->wait(), 0);
   EXPECT_EQ(second->wait(), 0);

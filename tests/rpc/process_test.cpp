@@ -15,6 +15,7 @@
 #include "gradwire/testing/processes.h"
 
 #include "tests/support/campaign.h"
+#include "tests/support/member.h"
 #include "tests/support/store_file.h"
 #include "tests/support/wait.h"
 
@@ -45,21 +46,10 @@ Registry make_registry() {
   return registry;
 }
 
-// "RANK SIZE STORE": serves until all leave.
-int serve(testing::Child& me) {
-  std::istringstream given(me.argument());
-  int rank = 0;
-  int size = 0;
-  std::string store;
-  given >> rank >> size >> store;
-  auto worker = Worker::join(make_registry(), {.rank = rank, .world_size = size, .store_file = store});
-  me.say("joined");
-  worker->leave();
-  return 0;
-}
+int serve(testing::Child& me) { return testing::serve_as_member(make_registry(), me); }
 
 std::unique_ptr<testing::Process> start(int rank, int size, const StoreFile& store) {
-  return testing::Processes().start(serve, std::to_string(rank) + " " + std::to_string(size) + " " + store.path);
+  return testing::start_member(serve, rank, size, store);
 }
 
 TEST(Processes, C23_NestedBlockingCallsGoBackAndForthFiveHundredTimes) {

@@ -14,6 +14,7 @@
 
 #include "tests/support/captured_log.h"
 #include "tests/support/free_port.h"
+#include "tests/support/host_name.h"
 
 namespace gradwire {
 namespace {
@@ -21,12 +22,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Function<int(int)> echo{"echo"};
-
-std::string name_of_this_host() {
-  std::array<char, 256> name{};
-  EXPECT_EQ(::gethostname(name.data(), name.size() - 1), 0);
-  return name.data();
-}
 
 struct Given {
   explicit Given(const std::string& argument) {
@@ -93,14 +88,14 @@ void run(const std::string& order, const std::string& host, bool own_port = fals
 }
 
 TEST(TorchStore, ProcessGroupsThatWereThereBeforeJoinShareTheirServer) {
-  for (const std::string& host : {std::string("127.0.0.1"), std::string("127.0.1.1"), name_of_this_host()}) {
+  for (const std::string& host : {std::string("127.0.0.1"), std::string("127.0.1.1"), testing::name_of_this_host()}) {
     SCOPED_TRACE(host);
     run("before", host);
   }
 }
 
 TEST(TorchStore, ProcessGroupsThatComeAfterJoinShareItsServerOrTakeAPortOfTheirOwn) {
-  for (const std::string& host : {std::string("127.0.0.1"), std::string("127.0.1.1"), name_of_this_host()}) {
+  for (const std::string& host : {std::string("127.0.0.1"), std::string("127.0.1.1"), testing::name_of_this_host()}) {
     SCOPED_TRACE(host);
     const bool reached = net::reached_at_its_name(net::address_of_own_store(host, false));
     EXPECT_TRUE(reached || host != "127.0.0.1");

@@ -1,7 +1,6 @@
 // References between real processes, which are killed at random moments.
 #include <fstream>
 #include <random>
-#include <sstream>
 #include <thread>
 
 #include <ATen/ops/full.h>
@@ -12,6 +11,7 @@
 #include "gradwire/testing/processes.h"
 
 #include "tests/support/campaign.h"
+#include "tests/support/member.h"
 #include "tests/support/store_file.h"
 #include "tests/support/wait.h"
 
@@ -60,20 +60,10 @@ Registry make_registry() {
   return registry;
 }
 
-// "RANK STORE": serves until all leave.
-int serve(testing::Child& me) {
-  std::istringstream given(me.argument());
-  int rank = 0;
-  std::string store;
-  given >> rank >> store;
-  auto worker = Worker::join(make_registry(), {.rank = rank, .world_size = 4, .store_file = store});
-  me.say("joined");
-  worker->leave();
-  return 0;
-}
+int serve(testing::Child& me) { return testing::serve_as_member(make_registry(), me); }
 
 std::unique_ptr<testing::Process> start(int rank, const StoreFile& store) {
-  return testing::Processes().start(serve, std::to_string(rank) + " " + store.path);
+  return testing::start_member(serve, rank, 4, store);
 }
 
 // Whatever was under way when it died: what others own and hold stays as it is, what it held is released, what it

@@ -13,20 +13,24 @@ constexpr Duration idle_time = std::chrono::seconds(10);
 
 }  // namespace
 
-c10::DataPtr Blocks::take(size_t size) {
-  std::shared_ptr<Segment> segment = size >= smallest_kept ? pool_.lend(size) : nullptr;
-  if (!segment) return c10::GetCPUAllocator()->allocate(size);
+c10::DataPtr Blocks::take(size_t size) { return take(size, Residence::at_once).memory; }
+
+Blocks::Announced Blocks::take_announced(size_t size) { return take(size, Residence::as_bytes_come); }
+
+Blocks::Announced Blocks::take(size_t size, Residence residence) {
+  const std::shared_ptr<Segment> segment = size >= smallest_kept ? pool_.lend(size, residence) : nullptr;
+  if (!segment) return {c10::GetCPUAllocator()->allocate(size), nullptr};
   struct Kept {
     std::shared_ptr<Segment> segment;
     std::shared_ptr<Blocks> blocks;
   };
-  char* data = segment->data();
-  return {data, new Kept{std::move(segment), shared_from_this()},
-          [](void* context) {
-            const std::unique_ptr<Kept> kept(static_cast<Kept*>(context));
-            kept->blocks->give_back(kept->segment->id());
-          },
-          c10::Device(c10::DeviceType::CPU)};
+  return {{segment->data(), new Kept{segment, shared_from_this()},
+           [](void* context) {
+             const std::unique_ptr<Kept> kept(static_cast<Kept*>(context));
+             kept->blocks->give_back(kept->segment->id());
+           },
+           c10::Device(c10::DeviceType::CPU)},
+          segment};
 }
 
 void Blocks::give_back(uint64_t id) {

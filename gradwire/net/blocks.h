@@ -20,8 +20,15 @@ class Blocks : public std::enable_shared_from_this<Blocks> {
 
   // At least this many bytes, uninitialised, aligned for any tensor. Throws if the system has none.
   c10::DataPtr take(size_t size);
+  // The same for bytes that were only announced: the memory becomes resident as they come.
+  struct Announced {
+    c10::DataPtr memory;
+    std::shared_ptr<Segment> segment;  // none where it is ordinary memory
+  };
+  Announced take_announced(size_t size);
 
  private:
+  Announced take(size_t size, Residence residence);
   void give_back(uint64_t id);
   // Gives up what lies idle, after a while, as long as there is something.
   void trim_later();

@@ -1,5 +1,6 @@
 #include "gradwire/net/inbox.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -9,6 +10,29 @@
 #include "gradwire/net/outgoing.h"
 
 namespace gradwire::net {
+namespace {
+
+// What is kept for a message until it is complete, besides the bytes that came and those that are to come: the Arrival
+// and who waits for it, each tensor's description, and for each part its place in memory and in the books.
+constexpr size_t kept_a_message = 512;
+constexpr size_t kept_a_part = 256;
+
+// Of a list that may have no memory of its own.
+template <class List>
+size_t memory_of(const List& list, size_t without_memory) {
+  constexpr size_t of_an_allocation = 16;
+  return list.capacity() <= without_memory ? 0 : list.capacity() * sizeof(*list.data()) + of_an_allocation;
+}
+
+size_t memory_of(const wire::TensorDescription& description) {
+  const size_t usual_sizes = wire::SizeList().capacity();
+  size_t bytes = sizeof description + sizeof(std::vector<c10::DataPtr>) + memory_of(description.sizes, usual_sizes) +
+                 memory_of(description.parts, decltype(description.parts)().capacity());
+  for (const auto& part : description.parts) bytes += kept_a_part + memory_of(part.sizes, usual_sizes);
+  return bytes;
+}
+
+}  // namespace
 
 void Arrival::when_settled(std::function<void()> then) {
   {
@@ -140,13 +164,17 @@ Delivery Inbox::open(uint64_t number, std::string_view payload) {
                     in_frame, boarded_size));
   delivery.boarded = payload.substr(payload.size() - boarded_size);
 
-  if (streamed > limits_.largest_message)
+  const bool pending =
+      std::any_of(parts.begin(), parts.end(), [](const Part& part) { return part.placement == Placement::stream; });
+  std::shared_ptr<const ArrivalShare> share;
+  if (streamed > limits_.largest_message) {
     delivery.refusal =
         fmt::format("a message of {} bytes; {} is the most taken here", streamed, limits_.largest_message);
-  else if (unfinished_bytes_ > 0 &&
-           streamed > limits_.unfinished_bytes - std::min(unfinished_bytes_, limits_.unfinished_bytes))
-    delivery.refusal = fmt::format("{} bytes of unfinished messages; {} is the most taken here",
-                                   unfinished_bytes_ + streamed, limits_.unfinished_bytes);
+  } else if (pending) {
+    size_t kept = kept_a_message + kept_a_part + payload.size() + streamed;
+    for (const wire::TensorDescription& description : descriptions) kept += memory_of(description);
+    share = share_of(kept, delivery.refusal);
+  }
   if (!delivery.refusal.empty()) {
     // Its chunks are not wanted (see destination), its segments are free at once.
     for (const Part& part : parts)
@@ -159,27 +187,27 @@ Delivery Inbox::open(uint64_t number, std::string_view payload) {
   delivery.arrival = arrival;
   arrival->descriptions_ = std::move(descriptions);
   size_t next = 0;
-  bool pending = false;
   const auto take_memory = [&](uint64_t size, c10::DataPtr* owner, std::string* text) {
     const Part& part = parts[next];
     if (part.placement == Placement::segment) {
       *owner = borrow(segments_.at(part.segment));
     } else {
-      char* memory = nullptr;
-      if (text == nullptr) {
-        *owner = blocks_->take(size);
-        memory = static_cast<char*>(owner->get());
-      } else if (part.placement == Placement::in_frame) {
-        text->resize(size);
-        memory = text->data();
-      }
       if (part.placement == Placement::in_frame) {
         const std::string_view bytes = reader.take_bytes(size);
-        if (size != 0) std::memcpy(memory, bytes.data(), size);
+        if (text != nullptr)
+          *text = bytes;
+        else
+          *owner = blocks_->take(size);
+        if (owner != nullptr && size != 0) std::memcpy(owner->get(), bytes.data(), size);
       } else {
-        bulks_.emplace(Key{number, static_cast<uint32_t>(next)}, Bulk{arrival, memory, size, 0});
-        unfinished_bytes_ += size;
-        pending = true;
+        Bulk bulk{.arrival = arrival, .size = size, .share = share};
+        if (owner != nullptr) {
+          Blocks::Announced announced = blocks_->take_announced(size);
+          *owner = std::move(announced.memory);
+          bulk.memory = static_cast<char*>(owner->get());
+          bulk.segment = std::move(announced.segment);
+        }
+        bulks_.emplace(Key{number, static_cast<uint32_t>(next)}, std::move(bulk));
       }
     }
     ++next;
@@ -195,9 +223,8 @@ Delivery Inbox::open(uint64_t number, std::string_view payload) {
     // Memory is short here; that is no fault of the peer's. Segments already borrowed free themselves.
     for (size_t i = next; i < parts.size(); ++i)
       if (parts[i].placement == Placement::segment) frees_->add(parts[i].segment);
-    for (auto at = bulks_.lower_bound({number, 0}); at != bulks_.end() && at->first.first == number;
-         at = bulks_.erase(at))
-      unfinished_bytes_ -= at->second.size;
+    for (auto at = bulks_.lower_bound({number, 0}); at != bulks_.end() && at->first.first == number;)
+      at = bulks_.erase(at);
     delivery.arrival.reset();
     delivery.refusal = fmt::format("no memory for a message of {} bytes: {}", in_frame + streamed, error.what());
     return delivery;
@@ -213,7 +240,11 @@ char* Inbox::destination(uint64_t number, const Chunk& chunk, size_t size) {
   if (chunk.offset != bulk.received || size > bulk.size - bulk.received)
     throw wire::MalformedError(fmt::format("chunk of message {}, part {}: {} bytes at {} of {}, expected at {}", number,
                                            chunk.part, size, chunk.offset, bulk.size, bulk.received));
-  if (bulk.memory != nullptr) return bulk.memory + bulk.received;
+  if (bulk.size == 0) return nullptr;
+  if (bulk.memory != nullptr) {
+    if (bulk.segment) bulk.segment->populate_behind(bulk.received);
+    return bulk.memory + bulk.received;
+  }
   if (bulk.dropped) return nullptr;
   // A size that was only announced makes no memory.
   std::string& text = bulk.arrival->body_;
@@ -242,7 +273,6 @@ bool Inbox::chunk_arrived(uint64_t number, const Chunk& chunk, size_t size) {
   found->second.received += size;
   if (found->second.received < found->second.size) return false;
   const std::shared_ptr<Arrival> arrival = found->second.arrival;
-  unfinished_bytes_ -= found->second.size;
   bulks_.erase(found);
   // The parts of one message lie side by side.
   auto sibling = bulks_.lower_bound({number, 0});
@@ -301,7 +331,6 @@ std::vector<uint64_t> Inbox::segments() const {
 
 void Inbox::lose(const PeerGoneError& error) {
   auto bulks = std::exchange(bulks_, {});
-  unfinished_bytes_ = 0;
   std::shared_ptr<Arrival> last;
   for (auto& [key, bulk] : bulks) {
     // Several parts may share one arrival: it is settled once.
@@ -310,6 +339,30 @@ void Inbox::lose(const PeerGoneError& error) {
   }
   segments_.clear();
   segment_bytes_ = 0;
+}
+
+std::shared_ptr<const ArrivalShare> Inbox::share_of(size_t bytes, std::string& why) {
+  if (!unfinished_->take(bytes)) {
+    why = fmt::format("{} bytes of unfinished messages of one worker; {} is the most taken here",
+                      unfinished_->taken() + bytes, unfinished_->bytes());
+    return nullptr;
+  }
+  if (!budget_->take(bytes)) {
+    unfinished_->give_back(bytes);
+    why = fmt::format(
+        "{} bytes of unfinished messages of all workers together; {} is the most that this process takes at once. Send "
+        "later, or in smaller parts",
+        budget_->taken() + bytes, budget_->bytes());
+    return nullptr;
+  }
+  try {
+    return std::make_shared<const ArrivalShare>(unfinished_, budget_, bytes);
+  } catch (const std::exception& error) {
+    unfinished_->give_back(bytes);
+    budget_->give_back(bytes);
+    why = error.what();
+    return nullptr;
+  }
 }
 
 c10::DataPtr Inbox::borrow(const std::shared_ptr<Segment>& segment) {

@@ -12,6 +12,7 @@
 
 #include "gradwire/base/error.h"
 #include "gradwire/base/mutex.h"
+#include "gradwire/net/arrival_budget.h"
 #include "gradwire/net/blocks.h"
 #include "gradwire/net/frame.h"
 #include "gradwire/net/message.h"
@@ -36,8 +37,9 @@ class FreeList {
 
 struct InboxLimits {
   size_t largest_message = size_t{16} << 30U;
-  // Of chunked parts not yet complete, of all messages together. Not less than the largest message by default: replies
-  // and gradients do not wait for each other, and none of them is to be refused for coming second.
+  // Of messages not yet complete, all together: what streams, and whatever else is kept for them. Not less than the
+  // largest message by default: replies and gradients do not wait for each other, and none of them is to be refused for
+  // coming second. All sessions of the process share a budget besides.
   size_t unfinished_bytes = size_t{16} << 30U;
   size_t segment_bytes = size_t{16} << 30U;
 };
@@ -45,8 +47,14 @@ struct InboxLimits {
 // Guarded by the session's order lock. What breaks the protocol throws wire::MalformedError and changes nothing.
 class Inbox {
  public:
-  Inbox(InboxLimits limits, std::shared_ptr<FreeList> frees, std::shared_ptr<Blocks> blocks)
-      : limits_(limits), frees_(std::move(frees)), blocks_(std::move(blocks)) {}
+  // `budget` is that of all sessions of the process.
+  Inbox(InboxLimits limits, std::shared_ptr<FreeList> frees, std::shared_ptr<Blocks> blocks,
+        std::shared_ptr<ArrivalBudget> budget)
+      : limits_(limits),
+        frees_(std::move(frees)),
+        blocks_(std::move(blocks)),
+        unfinished_(std::make_shared<ArrivalBudget>(limits.unfinished_bytes)),
+        budget_(std::move(budget)) {}
 
   // Opens the payload of the message frame with this number.
   Delivery open(uint64_t number, std::string_view payload);
@@ -77,17 +85,22 @@ class Inbox {
     char* memory = nullptr;  // null: the message's bytes, which grow as they come
     uint64_t size = 0;
     uint64_t received = 0;
-    bool dropped = false;  // there was no memory for what has come
+    std::shared_ptr<Segment> segment{};           // that `memory` is in; none where it is ordinary memory
+    std::shared_ptr<const ArrivalShare> share{};  // of its message, until all parts of that are complete
+    bool dropped = false;                         // there was no memory for what has come
   };
   using Key = std::pair<uint64_t, uint32_t>;
 
   c10::DataPtr borrow(const std::shared_ptr<Segment>& segment);
+  // Nothing, with the reason in `why`, if a message that is kept in so many bytes until it is complete finds no room.
+  std::shared_ptr<const ArrivalShare> share_of(size_t bytes, std::string& why);
 
   const InboxLimits limits_;
   const std::shared_ptr<FreeList> frees_;
   const std::shared_ptr<Blocks> blocks_;
+  const std::shared_ptr<ArrivalBudget> unfinished_;
+  const std::shared_ptr<ArrivalBudget> budget_;
   std::map<Key, Bulk> bulks_;
-  size_t unfinished_bytes_ = 0;
   uint64_t bytes_ = 0;
   std::map<uint64_t, std::shared_ptr<Segment>> segments_;
   size_t segment_bytes_ = 0;

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "gradwire/net/arrival_budget.h"
 #include "gradwire/net/loop.h"
 #include "gradwire/net/poller.h"
 #include "gradwire/net/repeated_log.h"
@@ -47,6 +48,7 @@ class Runtime : public Loop, public std::enable_shared_from_this<Runtime> {
   RepeatedLog& repeated_log() { return *repeated_log_; }
   // For all workers of the process together.
   const std::shared_ptr<SegmentBudget>& segment_budget() const { return segment_budget_; }
+  const std::shared_ptr<ArrivalBudget>& arrival_budget() const { return arrival_budget_; }
 
  private:
   // Lives until the last thread has left it, which may be after this object is gone.
@@ -56,6 +58,7 @@ class Runtime : public Loop, public std::enable_shared_from_this<Runtime> {
   WakerPool wakers_;
   const std::shared_ptr<RepeatedLog> repeated_log_ = RepeatedLog::make();
   const std::shared_ptr<SegmentBudget> segment_budget_;
+  const std::shared_ptr<ArrivalBudget> arrival_budget_ = ArrivalBudget::half_of_memory();
 };
 
 }  // namespace gradwire::net

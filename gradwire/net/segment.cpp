@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -15,25 +16,37 @@ namespace {
 
 constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-// Populated at once: one call is several times cheaper than a fault per page.
-char* map(int file, size_t size) {
+// Much in one step, so that steps are few; little enough that nobody waits for long behind one.
+constexpr size_t largest_step = size_t{4} << 20U;
+// MADV_POPULATE_WRITE, which older headers do not have.
+constexpr int populate_write = 23;
+
+char* map(int file, size_t size, Residence residence) {
   const int kind = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, kind | MAP_POPULATE, file, 0);
+  const int populate = residence == Residence::at_once ? MAP_POPULATE : 0;
+  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, kind | populate, file, 0);
   return data == MAP_FAILED ? nullptr : static_cast<char*>(data);
+}
+
+// Whether there is memory behind all of it already.
+bool has_no_holes(const struct stat& status) {
+  constexpr size_t block = 512;
+  return static_cast<size_t>(status.st_blocks) * block >= static_cast<size_t>(status.st_size);
 }
 
 }  // namespace
 
-std::shared_ptr<Segment> Segment::make(uint64_t id, size_t size, Sharing sharing) {
+std::shared_ptr<Segment> Segment::make(uint64_t id, size_t size, Sharing sharing, Residence residence) {
   Descriptor file;
   if (sharing == Sharing::with_peer) {
     file = Descriptor(memfd_create("gradwire", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!file || ftruncate(file.get(), static_cast<off_t>(size)) != 0) return nullptr;
     if (fcntl(file.get(), F_ADD_SEALS, seals) != 0) return nullptr;
   }
-  char* data = map(file.get(), size);
+  char* data = map(file.get(), size, residence);
   if (data == nullptr) return nullptr;
-  return std::shared_ptr<Segment>(new Segment(id, size, std::move(file), data));
+  return std::shared_ptr<Segment>(
+      new Segment(id, size, std::move(file), data, residence == Residence::at_once ? size : 0));
 }
 
 std::shared_ptr<Segment> Segment::open(uint64_t id, size_t size, Descriptor file, std::string& why) {
@@ -43,15 +56,28 @@ std::shared_ptr<Segment> Segment::open(uint64_t id, size_t size, Descriptor file
     why = "its file is not a memfd sealed against shrinking";
   } else if (fstat(file.get(), &status) != 0 || static_cast<size_t>(status.st_size) != size || size == 0) {
     why = fmt::format("its file has {} bytes, {} were announced", status.st_size, size);
-  } else if (char* data = map(file.get(), size); data == nullptr) {
+  } else if (char* data = map(file.get(), size, has_no_holes(status) ? Residence::at_once : Residence::as_bytes_come);
+             data == nullptr) {
     why = fmt::format("it cannot be mapped: {}", std::strerror(errno));
   } else {
-    return std::shared_ptr<Segment>(new Segment(id, size, Descriptor(), data));
+    return std::shared_ptr<Segment>(new Segment(id, size, Descriptor(), data, size));
   }
   return nullptr;
 }
 
 Segment::~Segment() { munmap(data_, size_); }
+
+void Segment::populate_behind(size_t written) {
+  const auto page = static_cast<size_t>(getpagesize());
+  const size_t ahead = std::min(written, largest_step);
+  const size_t begin = std::max(populated_, written / page * page);
+  const size_t end = std::min(size_, (written + ahead) / page * page);
+  // In few steps: while half of what lies ahead is there, there is time.
+  if (end <= begin || (end - begin < ahead / 2 && end < size_)) return;
+  // Best effort. A kernel before 5.14 does not know it: there each page is made when it is first written.
+  madvise(data_ + begin, end - begin, populate_write);
+  populated_ = end;
+}
 
 bool SegmentBudget::take(size_t bytes, size_t descriptors) {
   const auto take_from = [](std::atomic<int64_t>& left, size_t wanted) {
@@ -80,7 +106,7 @@ size_t SegmentPool::size_class(size_t size) {
   return (size + step - 1) / step * step;
 }
 
-std::shared_ptr<Segment> SegmentPool::lend(size_t size) {
+std::shared_ptr<Segment> SegmentPool::lend(size_t size, Residence residence) {
   const size_t wanted = size_class(size);
   uint64_t id;
   {
@@ -108,7 +134,7 @@ std::shared_ptr<Segment> SegmentPool::lend(size_t size) {
     id = next_id_++;
   }
   // Outside the lock: making pages takes long.
-  std::shared_ptr<Segment> segment = Segment::make(id, wanted, sharing_);
+  std::shared_ptr<Segment> segment = Segment::make(id, wanted, sharing_, residence);
   MutexLock lock(mutex_);
   if (cleared_) return nullptr;
   if (segment)

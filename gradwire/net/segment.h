@@ -29,12 +29,21 @@ enum class Sharing {
   none,       // this process alone: it takes no descriptor, and a forked child has a copy
 };
 
+// When the memory of a segment becomes resident. One step for many pages is several times cheaper than a fault for
+// each.
+enum class Residence {
+  at_once,        // it is written now
+  as_bytes_come,  // its size was only announced: see `populate_behind`
+};
+
 // Mapped memory. Immutable but for the memory it names, which belongs to whoever the protocol says.
 class Segment {
  public:
   // Nothing if the system refuses (out of memory or descriptors).
-  static std::shared_ptr<Segment> make(uint64_t id, size_t size, Sharing sharing = Sharing::with_peer);
-  // Maps one that was received. Seals and size are checked first: a file that can shrink would mean SIGBUS.
+  static std::shared_ptr<Segment> make(uint64_t id, size_t size, Sharing sharing = Sharing::with_peer,
+                                       Residence residence = Residence::at_once);
+  // Maps one that was received. Seals and size are checked first: a file that can shrink would mean SIGBUS. What its
+  // sender has not written takes no memory here.
   // Nothing, with the reason in `why`, if it is not what it should be. Once it is mapped its descriptor is not kept.
   static std::shared_ptr<Segment> open(uint64_t id, size_t size, Descriptor file, std::string& why);
   ~Segment();
@@ -46,13 +55,18 @@ class Segment {
   char* data() const { return data_; }
   int descriptor() const { return file_.get(); }
 
+  // The first so many bytes have been written: makes about as many behind them resident, for what comes next. Only for
+  // the one who has borrowed it.
+  void populate_behind(size_t written);
+
  private:
-  Segment(uint64_t id, size_t size, Descriptor file, char* data)
-      : id_(id), size_(size), file_(std::move(file)), data_(data) {}
+  Segment(uint64_t id, size_t size, Descriptor file, char* data, size_t populated)
+      : id_(id), size_(size), file_(std::move(file)), data_(data), populated_(populated) {}
   const uint64_t id_;
   const size_t size_;
   const Descriptor file_;
   char* const data_;
+  size_t populated_;  // its first bytes, which are resident
 };
 
 // The bounds that all pools of a process share: of memory, and of the descriptors that shared segments hold while they
@@ -77,8 +91,9 @@ class SegmentPool {
       : budget_(std::move(budget)), sharing_(sharing) {}
   ~SegmentPool();
 
-  // A segment of at least this size; nothing past the bound, or after `clear`: then the tensor streams.
-  std::shared_ptr<Segment> lend(size_t size) GRADWIRE_EXCLUDES(mutex_);
+  // A segment of at least this size; nothing past the bound, or after `clear`: then the tensor streams. One that was
+  // used before is as resident as it was.
+  std::shared_ptr<Segment> lend(size_t size, Residence residence = Residence::at_once) GRADWIRE_EXCLUDES(mutex_);
   // The receiver is done with it, or never heard of it. False if it was not lent: the peer breaks the protocol.
   bool take_back(uint64_t id, Time now) GRADWIRE_EXCLUDES(mutex_);
   // The peer cannot have it (no descriptors any more): forgotten when its last user is gone.

@@ -31,7 +31,7 @@ Session::Session(SessionPlace place, Record mine, Record peer, SessionOptions op
       frees_(std::make_shared<FreeList>()),
       pool_(std::make_shared<SegmentPool>(place_.budget)),
       segments_usable_(options.segments && mine_.host == peer_->host && mine_.user == peer_->user),
-      inbox_(options.inbox, frees_, place_.blocks),
+      inbox_(options.inbox, frees_, place_.blocks, place_.arrivals),
       last_heard_(place_.loop->now()),
       last_pinged_(last_heard_),
       outbox_(options.max_outgoing_bytes) {}

@@ -73,7 +73,8 @@ struct SessionPlace {
   std::shared_ptr<Loop> loop;
   std::shared_ptr<Transport> transport;
   std::shared_ptr<SegmentBudget> budget;
-  std::shared_ptr<Blocks> blocks;  // an endpoint makes its own if there are none
+  std::shared_ptr<Blocks> blocks;           // an endpoint makes its own if there are none
+  std::shared_ptr<ArrivalBudget> arrivals;  // of all sessions; an endpoint makes its own if there is none
   std::weak_ptr<SessionHandler> handler;
   std::shared_ptr<SessionLogs> logs{};  // an endpoint makes them if there are none
   // Called in front of the handler's `peer_gone`, under the session's lock: its endpoint forgets the session.

@@ -1,5 +1,6 @@
 #include "gradwire/rpc/worker_core.h"
 
+#include <algorithm>
 #include <future>
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 #include "gradwire/base/worker_name.h"
 #include "gradwire/net/descriptor_limit.h"
 #include "gradwire/net/meeting_point.h"
+#include "gradwire/net/memory_limit.h"
 #include "gradwire/net/process_exit.h"
 #include "gradwire/rpc/tcp_options.h"
 
@@ -76,9 +78,12 @@ std::shared_ptr<WorkerCore> WorkerCore::join(const Registry& registry, WorkerOpt
         {.loop = core->runtime_,
          .transport = transport,
          .budget = core->runtime_->segment_budget(),
+         .arrivals = core->runtime_->arrival_budget(),
          .handler = core->exchange_},
         {.name = options.name, .rank = *options.rank, .incarnation = incarnation},
-        {.peer_timeout = options.peer_timeout, .max_outgoing_bytes = options.max_outgoing_bytes});
+        {.peer_timeout = options.peer_timeout,
+         .max_outgoing_bytes = options.max_outgoing_bytes,
+         .inbox = {.largest_message = std::min(net::InboxLimits().largest_message, net::memory_limit())}});
   });
   core->exchange_->open(core->endpoint_);
   try {

@@ -3,13 +3,13 @@
 #include "gradwire/net/inbox.h"
 
 #include <cstring>
-#include <fstream>
 
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 
 #include "gradwire/net/outgoing.h"
 
+#include "tests/support/memory.h"
 #include "tests/support/segment_receiver.h"
 #include "tests/support/thrown.h"
 
@@ -48,26 +48,21 @@ TEST_F(InboxTest, C21_MakesNoMemoryForBytesThatAreOnlyAnnounced) {
   payload.put(uint32_t{0});         // the tensors
   payload.put(Placement::stream);
   payload.put(uint64_t{0});
-  const auto resident = [] {
-    std::ifstream file("/proc/self/statm");
-    size_t pages = 0;
-    file >> pages >> pages;
-    return pages * static_cast<size_t>(getpagesize());
-  };
-  const size_t before = resident();
+  const size_t before = testing::process_memory().resident;
   const Delivery delivery = inbox.open(1, payload.bytes());
   EXPECT_FALSE(delivery.arrival->settled());
   char* place = inbox.destination(1, {}, 100000);
   std::memset(place, 'x', 100000);
   EXPECT_FALSE(inbox.chunk_arrived(1, {}, 100000));
   std::memset(inbox.destination(1, {.offset = 100000}, 300000), 'y', 300000);
-  EXPECT_LT(resident(), before + (size_t{1} << 30U));
+  EXPECT_LT(testing::process_memory().resident, before + (size_t{1} << 30U));
 }
 
 TEST_F(InboxTest, F3_BytesForWhichThereIsNoMemoryFailTheirMessageAlone) {
   constexpr uint64_t arrived = 100;
   constexpr uint64_t too_many = (uint64_t{1} << 63U) - 1;
-  Inbox boundless{{.largest_message = SIZE_MAX, .unfinished_bytes = SIZE_MAX}, frees, blocks};
+  Inbox boundless{
+      {.largest_message = SIZE_MAX, .unfinished_bytes = SIZE_MAX}, frees, blocks, ArrivalBudget::half_of_memory()};
   wire::ByteWriter payload;
   payload.put(uint16_t{16});
   payload.put(uint32_t{0});         // aboard

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "gradwire/gradwire.h"
+#include "gradwire/net/runtime.h"
 #include "gradwire/testing/cluster.h"
 
 namespace gradwire {
@@ -18,6 +19,8 @@ constexpr Function<void()> leave_here{"leave_here"};
 constexpr Function<void()> leave_in_a_task{"leave_in_a_task"};
 constexpr Function<at::Tensor()> too_large{"too_large"};
 
+constexpr Function<int64_t(at::Tensor)> sum{"sum"};
+
 constexpr int64_t beyond_every_bound = int64_t{1} << 40U;
 
 Registry make_registry() {
@@ -32,6 +35,7 @@ Registry make_registry() {
                        .start();
   });
   registry.add(too_large, [] { return at::ones({1}).expand({beyond_every_bound}); });
+  registry.add(sum, [](const at::Tensor& tensor) { return tensor.sum().item<int64_t>(); });
   return registry;
 }
 
@@ -63,6 +67,22 @@ TEST_F(Refusals, N3_ArgumentsAndResultsThatAreTooLargeAreRefusedAtTheirSender) {
     EXPECT_THAT(error.what(), HasSubstr("too_large"));
   }
   EXPECT_EQ(peer.call(twice, 2).get(), 4);
+}
+
+TEST_F(Refusals, W6_WhatTheProcessHasNoRoomForIsAnErrorThatNamesTheBound) {
+  net::ArrivalBudget& budget = *net::Runtime::of_process()->arrival_budget();
+  ASSERT_EQ(budget.taken(), 0U);
+  ASSERT_TRUE(budget.take(budget.bytes()));
+  try {
+    peer.with_timeout(20s).call(sum, at::ones({1 << 20})).get();
+    ADD_FAILURE() << "no error";
+  } catch (const OverloadedError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("worker1"), HasSubstr("sum"), HasSubstr(std::to_string(budget.bytes()))));
+  }
+  EXPECT_EQ(peer.call(twice, 2).get(), 4) << "small ones have their room";
+  budget.give_back(budget.bytes());
+  EXPECT_EQ(peer.call(sum, at::ones({1 << 20})).get(), 1 << 20);
+  EXPECT_EQ(budget.taken(), 0U);
 }
 
 }  // namespace

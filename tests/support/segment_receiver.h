@@ -13,7 +13,8 @@
 namespace gradwire::testing {
 
 struct SegmentReceiver {
-  explicit SegmentReceiver(net::InboxLimits limits = {}) : inbox(limits, frees, blocks) {
+  explicit SegmentReceiver(net::InboxLimits limits = {})
+      : inbox(limits, frees, blocks, net::ArrivalBudget::half_of_memory()) {
     frees->when_first([] {});
   }
   // Whether the segment was taken, with its descriptor; `why` says why not. Throws what the inbox throws.

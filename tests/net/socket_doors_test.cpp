@@ -68,6 +68,41 @@ net::Record on_this_host(const std::string& unix_path) {
           .unix_path = unix_path};
 }
 
+// A process of this user may say Hello to a worker. What it says about itself does not make the worker connect to
+// others: not over TCP, and not to sockets in folders where others may put them.
+TEST(SocketDoors, W12_NoAddressInAStrangersHelloIsDialledWhenItsLinkEnds) {
+  const TcpListener elsewhere;
+  ASSERT_TRUE(elsewhere.listens);
+  const Folder open_to_all;
+  ASSERT_EQ(::chmod(open_to_all.path.c_str(), 0777), 0);
+  const std::string path = open_to_all / "s";
+  const net::Descriptor listening = net::listen_on_unix_socket(path);
+  const auto has_unix_visitor = [&] {
+    return net::Descriptor(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)).get() >= 0;
+  };
+  SocketEnd a("a");
+  const std::string tcp_address = fmt::format("127.0.0.1:{}", elsewhere.port);
+  for (const bool claims_this_host : {true, false}) {
+    net::Hello hello;
+    hello.mine = on_this_host(path);
+    hello.mine.tcp_address = tcp_address;
+    if (!claims_this_host) hello.mine.host = "another";
+    hello.yours = a.record().incarnation;
+    hello.attempt = 1;
+    net::UnixConnection connection = net::connect_to_unix_socket(a.record().unix_path);
+    ASSERT_TRUE(connection.socket) << std::strerror(connection.error);
+    const std::string opening = net::encode_hello(hello);
+    ASSERT_EQ(::send(connection.socket.get(), opening.data(), opening.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(opening.size()));
+    const auto session = [&] { return a.endpoint->find(hello.mine.incarnation); };
+    ASSERT_TRUE(wait_until([&] { return session() && session()->statistics().linked; })) << "it is let in";
+    connection.socket = net::Descriptor();
+    ASSERT_TRUE(wait_until([&] { return session()->statistics().dials >= 3; })) << "it tries to make the link anew";
+    EXPECT_FALSE(elsewhere.has_visitor());
+    EXPECT_FALSE(has_unix_visitor());
+  }
+}
+
 TEST(SocketDoors, W1_AWorkerWithoutInsecureDialsNoTcpWhateverARecordSays) {
   TcpListener stranger;
   ASSERT_TRUE(stranger.listens);

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <limits>
 
 #include <c10/util/Logging.h>
 #include <fmt/format.h>
@@ -35,6 +36,14 @@ void restore_descriptor_limit() noexcept {
   if (raised_to == 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur != raised_to) return;
   limit.rlim_cur = before;
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+size_t shared_descriptors() {
+  constexpr size_t share = 4;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return std::numeric_limits<size_t>::max() / share;
+  return limit.rlim_cur / share;
 }
 
 bool no_descriptors_left(const std::error_code& error) {

@@ -18,6 +18,10 @@ void raise_descriptor_limit();
 // For a forked child, where only what is safe in a signal handler may be done.
 void restore_descriptor_limit() noexcept;
 
+// A quarter of what this process may open, which is what any one use takes at most: shared segments, connections that
+// have not said who they are. The rest is for the program's own files, and for peers.
+size_t shared_descriptors();
+
 // Whether the system refused a descriptor because this process, or the host, has too many.
 bool no_descriptors_left(const std::error_code& error);
 // Names the limit and the cure.

@@ -4,22 +4,26 @@
 
 #include <c10/util/Logging.h>
 
+#include "gradwire/net/descriptor_limit.h"
 #include "gradwire/net/say_and_close.h"
 
 namespace gradwire::net {
 
-Greeter::Greeter(Place place) : place_(std::move(place)), random_(std::random_device{}()) {}
+Greeter::Greeter(Place place)
+    : place_(std::move(place)),
+      most_(std::clamp<size_t>(shared_descriptors(), 1, most_waiting)),
+      random_(std::random_device{}()) {}
 
 Greeter::~Greeter() {
   for (const Pointer& greeting : greetings_) greeting->channel->link().close();
 }
 
 void Greeter::accept(std::shared_ptr<Link> link) {
-  if (greetings_.size() >= most_waiting) {
+  if (greetings_.size() >= most_) {
     const size_t which = std::uniform_int_distribution<size_t>(0, greetings_.size() - 1)(random_);
     end(Pointer(greetings_[which]));
     if (const auto more = dropped_.admit(place_.loop->now()))
-      LOG(WARNING) << "gradwire: " << place_.name << " dropped a connection at random: more than " << most_waiting
+      LOG(WARNING) << "gradwire: " << place_.name << " dropped a connection at random: more than " << most_
                    << " have not said who they are" << *more;
   }
   auto greeting = std::make_shared<Greeting>();

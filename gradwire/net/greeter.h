@@ -19,8 +19,8 @@ namespace gradwire::net {
 // Used on the loop only.
 class Greeter : public std::enable_shared_from_this<Greeter> {
  public:
-  // Beyond it a random one of those that wait is dropped: whoever floods a worker cannot keep an honest peer out, which
-  // says Hello as soon as it is connected.
+  // Beyond it, or beyond a quarter of the descriptors that the process may have, a random one of those that wait is
+  // dropped: whoever floods a worker cannot keep an honest peer out, which says Hello as soon as it is connected.
   static constexpr size_t most_waiting = 256;
   // Of lists that are being read, of all connections together. One whose lists are larger is read while no others are.
   static constexpr size_t most_list_bytes = size_t{4} << 20U;
@@ -64,6 +64,7 @@ class Greeter : public std::enable_shared_from_this<Greeter> {
   void sweep();
 
   const Place place_;
+  const size_t most_;
   // Held here alone: a link's callbacks must not hold what holds the link.
   std::vector<Pointer> greetings_;
   size_t list_bytes_ = 0;

@@ -1,15 +1,17 @@
 #include "gradwire/net/runtime.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 
 #include <atomic>
+#include <cerrno>
+#include <system_error>
 
 #include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/post.hpp>
 #include <asio/steady_timer.hpp>
+#include <c10/util/Logging.h>
 
 #include "gradwire/base/error.h"
 #include "gradwire/base/mutex.h"
@@ -27,17 +29,27 @@ namespace {
 constexpr unsigned looks_at_sockets_alone = 4;
 constexpr size_t most_segment_bytes = size_t{4} << 30U;
 
-// Shared segments take a quarter of what the process may open: the rest is for its files and connections.
-size_t most_segment_descriptors() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SegmentBudget::no_bound;
-  return limit.rlim_cur / 4;
+// Another one of the same file. Throws std::system_error if the system refuses it.
+int duplicate(int descriptor) {
+  const int copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) throw std::system_error(errno, std::generic_category(), "fcntl");
+  return copy;
+}
+
+// What processes of this user that were killed left behind. None of it is needed here.
+void remove_what_was_left_behind() noexcept {
+  try {
+    for (const std::string& place : folder_places())
+      for (const FolderKind* kind : {&worker_folders(), &run_folders()}) remove_abandoned_folders(*kind, place);
+  } catch (const std::exception& error) {
+    LOG(WARNING) << "gradwire: folders of workers that were killed cannot be removed: " << error.what();
+  }
 }
 
 }  // namespace
 
 struct Runtime::Core {
-  Core() : descriptor(context, fcntl(poller.descriptor(), F_DUPFD_CLOEXEC, 0)), work(context.get_executor()) { arm(); }
+  Core() : descriptor(context, duplicate(poller.descriptor())), work(context.get_executor()) { arm(); }
   // Keeps the poller's epoll set watched by the event loop, for a leader that sleeps.
   void arm() {
     descriptor.async_wait(asio::posix::stream_descriptor::wait_read, [this](const asio::error_code& error) {
@@ -103,12 +115,10 @@ Runtime::Runtime()
         return std::make_shared<Core>();
       })),
       threads_(std::make_shared<Threads>(Core::turns(core_))),
-      segment_budget_(std::make_shared<SegmentBudget>(most_segment_bytes, most_segment_descriptors())) {
+      segment_budget_(std::make_shared<SegmentBudget>(most_segment_bytes, shared_descriptors())) {
   require_same_torch(torch_version_at_build(), torch_version_loaded());
   threads_->start();
-  // What processes of this user that were killed left behind.
-  for (const std::string& place : folder_places())
-    for (const FolderKind* kind : {&worker_folders(), &run_folders()}) remove_abandoned_folders(*kind, place);
+  remove_what_was_left_behind();
 }
 
 Runtime::~Runtime() {

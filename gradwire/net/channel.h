@@ -43,7 +43,7 @@ class Channel {
   void place_chunk(char* destination);
   // What was read and has not come out of `next`; valid until the next `fill`.
   std::string_view unread() const { return {buffer_.get() + begin_, buffered()}; }
-  // Of the buffer.
+  // How many bytes the buffer holds.
   size_t capacity() const { return capacity_; }
 
  private:

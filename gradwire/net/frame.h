@@ -93,7 +93,7 @@ struct FixedPart {
 // From the beginning of a payload. Nothing if more bytes are needed; of another version, only the version.
 // Throws wire::MalformedError.
 std::optional<FixedPart> decode_fixed_part(std::string_view payload);
-// Of the lists behind it.
+// The sizes of the lists behind it.
 inline constexpr size_t empty_lists_size = 8;
 inline constexpr size_t listed_bulk_size = 20;
 inline constexpr size_t listed_segment_size = 8;

@@ -76,9 +76,14 @@ uint64_t Session::send(Message message, Admission admission, Writing writing) {
     for (const Outgoing::Loan& loan : outgoing->loans) pool_->take_back(loan.segment->id(), place_.loop->now());
     throw;
   }
-  if (time_it) place_.loop->after(acknowledgement_delay, weakly(&Session::acknowledge_now));
+  // The message is queued: nothing that goes wrong from here on may look as if it were not.
+  if (time_it) acknowledge_later();
+  if (post) try {
+      place_.loop->post(weakly(&Session::flush));
+    } catch (const std::exception&) {
+      write_now = true;  // no memory for a task
+    }
   if (write_now) flush();
-  if (post) place_.loop->post(weakly(&Session::flush));
   return place_in_queue;
 }
 
@@ -173,7 +178,15 @@ void Session::acknowledge_soon() {
     else if (handled_ > acknowledged_to_peer_ && !acknowledgement_timed_)
       time_it = acknowledgement_timed_ = true;
   }
-  if (time_it) place_.loop->after(acknowledgement_delay, weakly(&Session::acknowledge_now));
+  if (time_it) acknowledge_later();
+}
+
+void Session::acknowledge_later() {
+  try {
+    place_.loop->after(acknowledgement_delay, weakly(&Session::acknowledge_now));
+  } catch (const std::exception&) {
+    acknowledge_now();  // no memory for a timer
+  }
 }
 
 void Session::acknowledge_now() {

@@ -206,6 +206,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void send_control(MessageType type, const std::vector<uint64_t>& ids) GRADWIRE_EXCLUDES(state_);
   void write_last(std::string frame) GRADWIRE_REQUIRES(order_) GRADWIRE_EXCLUDES(state_);
 
+  // With a timer, once `acknowledgement_timed_` is set.
+  void acknowledge_later() GRADWIRE_EXCLUDES(state_);
   // Ending.
   void say_goodbye_if_due() GRADWIRE_REQUIRES(state_);
   bool goodbye_heard() const GRADWIRE_REQUIRES(state_);

@@ -80,6 +80,48 @@ TEST(Session, S3_AMessageLargerThanTheLimitGoesAlone) {
   ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 2; }));
 }
 
+// A world's loop that has no memory for timers while a test says so.
+class LoopWithoutTimers : public net::Loop {
+ public:
+  explicit LoopWithoutTimers(std::shared_ptr<SimulatedLoop> loop) : loop_(std::move(loop)) {}
+  net::Time now() const override { return loop_->now(); }
+  void post(Task task) override { loop_->post(std::move(task)); }
+  void after(net::Duration delay, Task task) override {
+    if (fails) throw std::bad_alloc();
+    loop_->after(delay, std::move(task));
+  }
+  bool fails = false;
+
+ private:
+  const std::shared_ptr<SimulatedLoop> loop_;
+};
+
+TEST(Session, AcknowledgesAtOnceWhereThereIsNoMemoryForATimer) {
+  NetWorld world;
+  const auto loop = std::make_shared<LoopWithoutTimers>(world.loop);
+  const auto recorder = std::make_shared<Recorder>();
+  const Node a{recorder, net::Endpoint::open({.loop = loop,
+                                              .transport = world.network.transport(),
+                                              .budget = std::make_shared<net::SegmentBudget>(0),
+                                              .handler = recorder},
+                                             {.name = "a", .incarnation = make_incarnation()}, {})};
+  const Node b = world.node("b");
+  world.link(b, a);
+  const auto acknowledged = [&] { return world.session(b, a)->statistics().held_bytes == 0; };
+  ASSERT_TRUE(world.run_until(acknowledged));
+  for (const bool fails : {true, false, true}) {
+    loop->fails = fails;
+    world.send(b, a, "y");
+    EXPECT_TRUE(world.run_until(acknowledged, 1s)) << "a timer that was not made is not waited for";
+    EXPECT_NO_THROW(
+        world.session(a, b)->send({.type = plain, .head = "z"}, net::Admission::always, net::Writing::later));
+  }
+  loop->fails = false;
+  ASSERT_TRUE(world.run_until([&] { return world.received(b, a).size() == 3; }, 1s));
+  EXPECT_EQ(world.received(a, b).size(), 4U);
+  EXPECT_EQ(world.session(b, a)->statistics().links, 1U);
+}
+
 TEST(Session, N3_AMessageBeyondTheReceiversBoundIsRefusedBeforeAByteIsCopied) {
   NetWorld world;
   Node a = world.node("a", {.inbox = {.largest_message = 1000000}}), b = world.node("b");

@@ -10,9 +10,9 @@
 #include <fmt/ranges.h>
 
 #include "gradwire/base/error.h"
-#include "gradwire/net/answer_limit.h"
 #include "gradwire/net/host_addresses.h"
 #include "gradwire/net/loop.h"
+#include "gradwire/net/questions.h"
 
 namespace gradwire {
 namespace {
@@ -29,7 +29,8 @@ std::vector<std::string> resolve_master_address(const WorkerOptions& options, st
   if (auto address = net::parse_address(options.master_address)) return {std::move(*address)};
   const net::Time deadline = net::deadline_after(limit);
   for (;;) {
-    const auto addresses = net::answer_by(deadline, [name = options.master_address] { return net::resolve(name); });
+    const auto addresses =
+        net::Questions().ask(deadline, [name = options.master_address] { return net::resolve(name); });
     if (addresses && !addresses->empty()) return *addresses;
     if (std::chrono::steady_clock::now() >= deadline - between_lookups) return {};
     std::this_thread::sleep_for(between_lookups);

@@ -3,6 +3,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <sstream>
+#include <utility>
 
 #include <ATen/ops/ones.h>
 
@@ -31,7 +34,8 @@ double resident_megabytes() {
   return resident * static_cast<double>(sysconf(_SC_PAGESIZE)) / 1e6;
 }
 
-// "RANK SIZE STORE": joins, calls, leaves when told, and says so each time.
+// "RANK SIZE STORE": joins, calls its neighbours, hears of the first death, and leaves, when it is told to, and says so
+// each time.
 int member(testing::Child& me) {
   std::istringstream given(me.argument());
   int rank = 0;
@@ -46,7 +50,16 @@ int member(testing::Child& me) {
   me.hear();
   for (int i = 0; i < 3; ++i) worker->peer((rank + 1 + i) % size).call(echo, i).get();
   me.say("called");
-  me.hear();
+  if (me.hear() == "watch") {
+    std::promise<void> died;
+    worker->on_peer_event([&died, heard = false](const PeerEvent& event) mutable {
+      if (event.kind == PeerEvent::Kind::died && !std::exchange(heard, true)) died.set_value();
+    });
+    me.say("watches");
+    died.get_future().wait();
+    me.say("heard");
+    me.hear();
+  }
   worker->leave();
   me.say("left");
   worker.reset();
@@ -57,9 +70,12 @@ struct Measured {
   double join = 0;
   double leave = 0;
   double idle_megabytes = 0;
+  double death = 0;
 };
 
-Measured measure(int size) {
+enum class End : uint8_t { leave, death };
+
+Measured measure(int size, End end = End::leave) {
   const std::string store =
       std::filesystem::temp_directory_path() / ("gradwire-bench-" + to_string(make_incarnation()));
   std::vector<std::unique_ptr<testing::Process>> members;
@@ -67,18 +83,34 @@ Measured measure(int size) {
     members.push_back(
         testing::Processes().start(member, std::to_string(rank) + " " + std::to_string(size) + " " + store));
   for (auto& each : members) each->expect("ready");
-  const auto all = [&](const std::string& answer, double* megabytes) {
-    for (auto& each : members) each->say("go");
-    for (auto& each : members) {
-      const std::string heard = each->hear();
-      if (megabytes != nullptr) *megabytes = std::max(*megabytes, std::stod(heard));
-      if (megabytes == nullptr && heard != answer) std::abort();
-    }
+  const auto all_say = [&](const std::string& answer) {
+    for (auto& each : members)
+      if (each->hear() != answer) std::abort();
+  };
+  const auto tell_all = [&](const std::string& order) {
+    for (auto& each : members) each->say(order);
   };
   Measured measured;
-  measured.join = seconds_of([&] { all("", &measured.idle_megabytes); });
-  all("called", nullptr);
-  measured.leave = seconds_of([&] { all("left", nullptr); });
+  measured.join = seconds_of([&] {
+    tell_all("go");
+    for (auto& each : members) measured.idle_megabytes = std::max(measured.idle_megabytes, std::stod(each->hear()));
+  });
+  tell_all("go");
+  all_say("called");
+  if (end == End::death) {
+    tell_all("watch");
+    all_say("watches");
+    // Its neighbours have called it, and find it gone; the others hear of it.
+    measured.death = seconds_of([&] {
+      members.back()->kill();
+      members.pop_back();
+      all_say("heard");
+    });
+  }
+  measured.leave = seconds_of([&] {
+    tell_all("leave");
+    all_say("left");
+  });
   for (auto& each : members) each->wait();
   std::filesystem::remove(store);
   return measured;
@@ -105,6 +137,7 @@ std::vector<Row> group_rows() {
     rows.push_back({"group.join." + std::to_string(size), "s", [size] { return measure(size).join; }});
     rows.push_back({"group.leave." + std::to_string(size), "s", [size] { return measure(size).leave; }});
   }
+  rows.push_back({"group.death.32", "s", [] { return measure(32, End::death).death; }});
   rows.push_back({"group.in_process.1000", "s", [] { return in_process(1000); }});
   rows.push_back({"group.idle_memory", "MB", [] { return measure(2).idle_megabytes; }});
   return rows;

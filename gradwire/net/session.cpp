@@ -162,7 +162,9 @@ void Session::flush() {
     MutexLock lock(state_);
     writing_ = false;
     written_.notify_all();
-    if (sending_ != link) continue;
+    // The link is stopped. Who stops it waits for this write first (L2), so there is no next link yet; who brings that
+    // one writes what is queued.
+    if (sending_ != link) return;
     // The reader of the link finds out that it is closed, and acts (L5); all that is left here is to stop writing.
     if (transfer.closed) {
       if (transfer.descriptors_lost) descriptors_failed_ = true;

@@ -150,6 +150,9 @@ TEST(Session, C21_WhateverIsMalformedClosesTheLinkAndTheReasonIsTold) {
        RawPeer::frame(FrameKind::segments, std::string("\3\0\0\0", 4) + std::string(16, 's'))},
       {"segment 7 freed that was not lent",
        RawPeer::message(1, std::string("\7\0\0\0\0\0\0\0", 8), 0, net::MessageType::free_segments)},
+      // Lists of segments that end in the middle of a number.
+      {"bytes are wanted", RawPeer::message(1, "\7", 0, net::MessageType::free_segments)},
+      {"bytes are wanted", RawPeer::message(1, "\7", 0, net::MessageType::retire_segments)},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.why);

@@ -53,6 +53,41 @@ TEST(Session, L1_ADialWithoutAnAnswerIsGivenUpAfterATimerThatBacksOff) {
   EXPECT_GT(2 * (dials[2] - dials[1]), 3 * (dials[1] - dials[0]));
 }
 
+// Every dial fails at once.
+class FailingTransport : public net::Transport {
+ public:
+  explicit FailingTransport(std::shared_ptr<net::Loop> loop) : loop_(std::move(loop)) {}
+  void listen(net::Record&, std::function<void(std::shared_ptr<net::Link>)>) override {}
+  void dial(const net::Record&, std::function<void(net::DialResult)> done) override {
+    loop_->post([done = std::move(done)] {
+      done({.outcome = net::DialOutcome::failed, .link = nullptr, .why = "no link for a test"});
+    });
+  }
+  void close() override {}
+
+ private:
+  const std::shared_ptr<net::Loop> loop_;
+};
+
+TEST(Session, L1_WhoAsksForADialDuringTheBackOffStartsNone) {
+  NetWorld world;
+  Node a = world.node("a", {}, make_incarnation(), std::make_shared<FailingTransport>(world.loop));
+  net::Record nobody;
+  nobody.name = "nobody";
+  nobody.incarnation = make_incarnation();
+  auto session = a.endpoint->session(nobody);
+  const auto dials = [&] { return session->statistics().dials; };
+  ASSERT_TRUE(world.run_until([&] { return dials() == 4; }, 1s));
+  // The fourth has failed after this, and the next one is 80 ms away.
+  for (int i = 0; i < 10; ++i) {
+    world.loop->run_for(1ms);
+    session->dial();
+    EXPECT_EQ(dials(), 4U);
+  }
+  world.loop->run_for(100ms);
+  EXPECT_EQ(dials(), 5U);
+}
+
 TEST(Session, L3_ALinkOfLowerRankIsRefusedWithoutEffect) {
   NetWorld world;
   Node a = world.node("a");

@@ -4,13 +4,30 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <fstream>
+#include <functional>
+#include <utility>
 
 #include <gmock/gmock.h>
 
 #include "tests/support/socket_end.h"
+
+namespace {
+
+// What the next flock() of this thread does first. The window between the opening of a folder and its lock is too short
+// for another process to be steered into it.
+thread_local std::function<void(int file)> before_next_flock;
+
+}  // namespace
+
+// In the place of the C library's, for all of this program.
+extern "C" int flock(int file, int operation) noexcept {
+  if (before_next_flock) std::exchange(before_next_flock, nullptr)(file);
+  return static_cast<int>(::syscall(SYS_flock, file, operation));
+}
 
 namespace gradwire::testing {
 namespace {
@@ -112,6 +129,23 @@ TEST(HeldFolder, IsNotMadeAnewWhereSomeoneElseHasTakenItsName) {
   EXPECT_FALSE(folder.is_there());
   folder.remove(worker_folders());
   EXPECT_TRUE(exists(folder.path())) << "it is not ours to remove";
+}
+
+// What another process does that takes the folder for abandoned; then somebody makes one of the same name.
+void replace(int folder, std::string& path) {
+  path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(folder));
+  ASSERT_TRUE(net::remove_abandoned_folder(worker_folders(), path));
+  ASSERT_EQ(::mkdir(path.c_str(), 0755), 0);
+}
+
+TEST(HeldFolder, N4_OneThatWasReplacedBeforeItsLockIsNotTakenForOnesOwn) {
+  const Folder place;
+  std::string replaced;
+  before_next_flock = [&](int file) { replace(file, replaced); };
+  const HeldFolder folder(worker_folders(), place.path);
+  EXPECT_TRUE(folder.is_there());
+  EXPECT_FALSE(replaced.empty());
+  EXPECT_NE(folder.path(), replaced);
 }
 
 TEST(HeldFolder, N4_TouchingItKeepsItYoungForCleanersThatGoByAge) {

@@ -1,10 +1,13 @@
 // Files that another user could have made or could replace are refused.
 #include "gradwire/net/private_path.h"
 
+#include <grp.h>
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <optional>
 
 #include <gmock/gmock.h>
 
@@ -44,6 +47,39 @@ TEST(PrivatePath, W17_AStoreThatOthersMayWriteToIsRefused) {
   EXPECT_EQ(about.st_mode & 0777U, 0600U) << "a new one is for this user alone";
   ASSERT_EQ(::chmod(path.c_str(), 0666), 0);
   EXPECT_THAT(refusal(path), AllOf(HasSubstr(path), HasSubstr("GRADWIRE_STORE")));
+}
+
+// The group with this user's name and no other member, which many systems make for each user.
+std::optional<gid_t> own_group() {
+  const passwd* const user = ::getpwuid(::geteuid());
+  if (user == nullptr) return {};
+  const std::string name = user->pw_name;
+  const group* const found = ::getgrnam(name.c_str());
+  if (found == nullptr) return {};
+  for (char** member = found->gr_mem; *member != nullptr; ++member)
+    if (name != *member) return {};
+  return found->gr_gid;
+}
+
+TEST(PrivatePath, W17_AUsersOwnGroupCountsAsTheUser) {
+  const std::optional<gid_t> group = own_group();
+  if (!group) GTEST_SKIP() << "this user has no group of its own";
+  const Folder folder;
+  const std::string path = folder / "store";
+  EXPECT_EQ(refusal(path), "(nothing)");
+  for (const auto& [each, mode] : {std::pair(folder.path, 0775), std::pair(path, 0660)}) {
+    ASSERT_EQ(::chown(each.c_str(), static_cast<uid_t>(-1), *group), 0);
+    ASSERT_EQ(::chmod(each.c_str(), static_cast<mode_t>(mode)), 0);
+  }
+  EXPECT_EQ(refusal(path), "(nothing)");
+}
+
+TEST(PrivatePath, W17_AFolderThatAGroupOfOthersMayWriteToIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "a folder can be given to any group by root alone";
+  const Folder folder;
+  ASSERT_EQ(::chown(folder.path.c_str(), static_cast<uid_t>(-1), 65534), 0);
+  ASSERT_EQ(::chmod(folder.path.c_str(), 0775), 0);
+  EXPECT_THAT(refusal(folder / "store"), AllOf(HasSubstr(folder.path), HasSubstr("GRADWIRE_STORE")));
 }
 
 TEST(PrivatePath, W17_AStoreThroughALinkInAFolderThatOthersMayWriteToIsRefused) {

@@ -10,6 +10,7 @@
 
 #include "gradwire/gradwire.h"
 #include "gradwire/rpc/call_messages.h"
+#include "gradwire/rpc/worker_core.h"
 #include "gradwire/testing/cluster.h"
 
 #include "tests/support/wait.h"
@@ -125,6 +126,32 @@ TEST(Calls, F7_AGroupLeavesAfterACallThatCouldNotBeSent) {
   EXPECT_EQ(leave_error(cluster[0]), "");
   leaves.join();
   EXPECT_EQ(error_of_1, "");
+}
+
+TEST(Calls, C21_ARequestWhoseHeadHasBytesBehindItsEndIsDropped) {
+  Cluster cluster(2, make_registry());
+  const Peer peer = cluster[0].peer(1);
+  EXPECT_EQ(peer.call(echo, 1).get(), 1);
+  const auto arrived = [&] { return WorkerAccess::core(cluster[1]).calls().activity().requests_received; };
+  const uint64_t before = arrived();
+  const auto send = [&](const std::string& behind) {
+    wire::ByteWriter head;
+    head.put(uint64_t{1'000'000});  // no call of this number is under way: its reply is dropped
+    head.put(static_cast<uint8_t>(Target::Kind::function));
+    head.put_string("echo");
+    head.put_string("");
+    head.put_bytes(behind);
+    WorkerAccess::core(cluster[0])
+        .endpoint()
+        ->session(WorkerAccess::core(cluster[1]).record())
+        ->send({.type = request_type, .head = head.take()}, net::Admission::always);
+    EXPECT_EQ(peer.call(echo, 2).get(), 2) << "the session goes on";  // it arrives after that, and is one more
+  };
+  send("");
+  EXPECT_EQ(arrived() - before, 2U);
+  send("x");
+  EXPECT_EQ(arrived() - before, 3U);
+  cluster.kill("worker1");  // by its counts the group would never be ready to leave
 }
 
 }  // namespace

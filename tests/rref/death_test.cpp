@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "gradwire/gradwire.h"
+#include "gradwire/rpc/worker_core.h"
 #include "gradwire/rref/reference_section.h"
 #include "gradwire/rref/references.h"
 #include "gradwire/testing/cluster.h"
@@ -283,6 +284,30 @@ TEST_F(ReferenceDeath, ALinkThatBreaksLosesNothing) {
   }
   EXPECT_TRUE(eventually(
       [&] { return cluster[0].debug().empty() && cluster[1].debug().empty() && cluster[2].debug().empty(); }));
+}
+
+// A giver may take an owner for dead that others still reach.
+TEST_F(PatientReferenceDeath, R3_WhatOneGiverPassedOnAsLostIsUsableOnceAnotherHasPassedItOnAlive) {
+  const RRef<at::Tensor> there = cluster[3].peer(1).remote(scale, at::ones({2}), 2.0);
+  there.to_here();
+  const auto record = [&](int rank) { return WorkerAccess::core(cluster[rank]).exchange().self(); };
+  const Reference& alive = *there.reference();
+  wire::ByteWriter section;
+  encode(section,
+         ReferenceSection{
+             .references = {{.passing = Passing::lost, .id = alive.id(), .owner = alive.owner(), .creator = record(3)}},
+             .inside = {}},
+         record(2)->incarnation, record(0)->incarnation);
+  // As it comes with a message of worker2.
+  const std::unique_ptr<Passenger::Bag> bag =
+      References::of(WorkerAccess::core(cluster[0]))->arrived(record(2), net::MessageType{16}, section.bytes(), {});
+  wire::Payload payload;
+  bag->unload(payload);
+  const RRef<at::Tensor> here(std::static_pointer_cast<ReferenceRider>(payload.riders.at(0))->reference);
+  EXPECT_THROW(here.to_here(), Error) << "it came as lost";
+  cluster[3].peer(0).call(keep, 1, there).get();
+  EXPECT_TRUE(here.to_here().equal(at::full({2}, 2.0)));
+  EXPECT_TRUE(cluster[3].peer(0).call(fetch_kept, 1).get().equal(at::full({2}, 2.0)));
 }
 
 // R1: a fork is released by its holder, or by nobody.

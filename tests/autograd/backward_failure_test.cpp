@@ -117,6 +117,43 @@ TEST_F(Backward, B5_FailsEverywhereWhenAParticipantDies) {
   EXPECT_TRUE(eventually([&] { return counts(cluster[2]).passes == 0; }));
 }
 
+// The root still reaches the one that is dead to a participant: it must hear of it from there.
+TEST(BackwardOverTwoHops, B5_FailsWhenOnlyAParticipantLosesThePeerItWaitsFor) {
+  constexpr Function<at::Tensor(at::Tensor)> gated{"gated"};
+  constexpr Function<at::Tensor(at::Tensor)> over_gated{"over_gated"};
+  slow_gate() = {};
+  backward_runs = 0;
+  Registry registry = functions_of_passes();
+  registry.add(gated, [](const at::Tensor& x) { return Counted::apply(Slow::apply(x)); });
+  registry.add(over_gated, [gated](const at::Tensor& x) {
+    return Worker::current().peer("worker2").call(gated, x.mul(weight())).get().mul(2);
+  });
+  testing::Cluster cluster(3, registry);
+  Context context(cluster[0]);
+  const at::Tensor y = cluster[0].peer(1).call(over_gated, leaf(5)).get();
+  std::thread cutter([&] {
+    // worker2 has the gradient of worker1, which waits for what comes of it.
+    EXPECT_TRUE(eventually([&] { return backward_runs == 1; }));
+    WorkerAccess::core(cluster[1])
+        .endpoint()
+        ->session(WorkerAccess::core(cluster[2]).endpoint()->record())
+        ->end_now(GoneReason::died, "a test took it for dead");
+  });
+  try {
+    context.backward(y.sum(), {.timeout = std::chrono::seconds(30)});
+    ADD_FAILURE() << "no error";
+  } catch (const PeerGoneError& error) {
+    EXPECT_EQ(error.worker(), "worker2");
+    EXPECT_EQ(error.reason(), GoneReason::died);
+  } catch (const TimeoutError& error) {
+    ADD_FAILURE() << "nobody told the root: " << error.what();
+  }
+  cutter.join();
+  EXPECT_TRUE(eventually([&] { return counts(cluster[1]).passes == 0; }));
+  EXPECT_EQ(cluster[0].peer(2).call(twice, threes(1)).get().sum().item<double>(), 6) << "it lives";
+  slow_gate().set_value();
+}
+
 TEST_F(Backward, UnderAContextWhoseCreatorDiedStartsNone) {
   std::thread([&] {
     Context context(worker);

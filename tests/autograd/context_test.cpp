@@ -473,6 +473,13 @@ TEST(Context, ShowsTheGraphOfTheStepOverAllWorkers) {
   for (const char* text : {"label=\"worker0\"", "label=\"worker1\"", "label=\"worker2\"", "\"Sum\"", "\"Mul\"",
                            "\"leaf [3]\"", "\"received\"", "\"sent\""})
     EXPECT_THAT(dot, HasSubstr(text));
+  size_t leaves = 0;
+  for (const GraphPart& part : graph.parts)
+    for (const GraphPart::Node& node : part.nodes) {
+      EXPECT_EQ(node.is_leaf, node.name == "leaf [3]") << node.name;
+      leaves += node.is_leaf;
+    }
+  EXPECT_EQ(leaves, 3) << "what is given, and a weight on two workers";
   size_t hops = 0;
   for (size_t at = 0; (at = dot.find("dashed", at)) != std::string::npos; ++at) ++hops;
   EXPECT_EQ(hops, 4) << "there, on, back, and back";

@@ -72,8 +72,6 @@ uint64_t Outbox::push(std::shared_ptr<Outgoing> message, Admission admission) {
       return joined_;
     }
     ++admitted_;
-  } else {
-    message->owed = true;
   }
   admit(std::move(message));
   return admission == Admission::always ? admitted_ : joined_;
@@ -85,7 +83,6 @@ void Outbox::admit(std::shared_ptr<Outgoing> message) {
   patch_number(message->frame.data(), message->number);
   held_bytes_ += message->held_bytes();
   bytes_ += message->bytes();
-  if (message->owed) owed_bytes_ += message->bytes();
   unacknowledged_.push_back(std::move(message));
 }
 
@@ -97,20 +94,14 @@ void Outbox::admit_waiting() {
   }
 }
 
-void Outbox::release(const Outgoing& message, size_t bytes) {
-  held_bytes_ -= bytes;
-  if (message.owed) owed_bytes_ -= bytes;
-}
+void Outbox::release(size_t bytes) { held_bytes_ -= bytes; }
 
 bool Outbox::acknowledge(uint64_t number, Handled& handled) {
   if (number < acknowledged_ || number > acknowledged_ + next_) return false;
   if (number == acknowledged_) return true;
   while (acknowledged_ < number) {
     ++acknowledged_;
-    const Outgoing& message = *unacknowledged_.front();
-    release(message, message.frame.size());
-    if (message.owed)
-      for (const Outgoing::Loan& loan : message.loans) owed_bytes_ -= loan.size;
+    release(unacknowledged_.front()->frame.size());
     handled.push_back(std::move(unacknowledged_.front()));
     unacknowledged_.pop_front();
     --next_;
@@ -136,7 +127,7 @@ bool Outbox::finish_bulk(uint64_t number, uint32_t part) {
   Outgoing::Bulk& bulk = stream.message->bulks[stream.bulk];
   bulk.finished = true;
   bulk.owner.reset();
-  release(*stream.message, bulk.bytes.size());
+  release(bulk.bytes.size());
   admit_waiting();
   return true;
 }
@@ -188,7 +179,7 @@ void Outbox::resume(const Hello& hello, SegmentPool* unusable) {
     if (listed == offsets.end()) {
       bulk.finished = true;
       bulk.owner.reset();
-      release(*stream.message, bulk.bytes.size());
+      release(bulk.bytes.size());
     } else {
       bulk.offset = listed->second;
       streaming_.push_back(stream);
@@ -284,7 +275,6 @@ void Outbox::clear() {
   sent_streams_.clear();
   next_ = 0;
   held_bytes_ = 0;
-  owed_bytes_ = 0;
   admitted_ = joined_;
 }
 

@@ -93,8 +93,6 @@ class Outbox {
   uint64_t last_number() const { return last_number_; }
   uint64_t acknowledged() const { return acknowledged_; }
   size_t held_bytes() const { return held_bytes_; }
-  // Of messages that did not wait for room, as replies: what the peer has not read yet, with what is in segments.
-  size_t owed_bytes() const { return owed_bytes_; }
   // Of all messages so far.
   uint64_t bytes() const { return bytes_; }
   void clear();
@@ -103,7 +101,7 @@ class Outbox {
   bool has_room(const Outgoing& message) const;
   void admit(std::shared_ptr<Outgoing> message);
   void admit_waiting();
-  void release(const Outgoing& message, size_t bytes);
+  void release(size_t bytes);
   bool pass_segments(Batch& batch, const Outgoing& message);
   // Of the part whose turn it is.
   void add_chunk(Batch& batch, uint64_t handled);
@@ -114,7 +112,6 @@ class Outbox {
   uint64_t joined_ = 0;
   uint64_t admitted_ = 0;
   size_t held_bytes_ = 0;
-  size_t owed_bytes_ = 0;
   uint64_t bytes_ = 0;
   // In the order of numbers; the first `next_` of them have been given to the link.
   std::deque<std::shared_ptr<Outgoing>> unacknowledged_;

@@ -52,8 +52,6 @@ struct Outgoing {
   std::vector<Bulk> bulks;
   std::vector<Loan> loans;
   uint64_t number = 0;
-  // It did not wait for room (Outbox::owed_bytes).
-  bool owed = false;
   // What rode along; kept until the message has its number, so that nothing said later overtakes it.
   std::function<std::string()> passengers;
 

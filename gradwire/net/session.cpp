@@ -69,7 +69,6 @@ uint64_t Session::send(Message message, Admission admission, Writing writing) {
     // worth one system call: the loop writes them, or whoever begins to wait for an answer.
     write_now = outbox_.idle() && !flush_posted_ && writing == Writing::soon;
     place_in_queue = outbox_.push(outgoing, admission);
-    count_owed();
     if (writing == Writing::later && !acknowledgement_timed_) time_it = acknowledgement_timed_ = true;
     if (writing == Writing::soon && !write_now && !flush_posted_ && !writing_ && !blocked_ && sending_)
       post = flush_posted_ = true;
@@ -100,30 +99,6 @@ bool Session::wait_for_room(uint64_t place_in_queue, Time deadline) {
   }
   if (ended_) throw gone();
   return true;
-}
-
-bool Session::defer_until_read(std::function<void()> then) {
-  MutexLock lock(state_);
-  if (ended_ || outbox_.owed_bytes() <= options_.max_outgoing_bytes) return false;
-  deferred_.push_back(std::move(then));
-  return true;
-}
-
-void Session::count_owed() {
-  const size_t owed = outbox_.owed_bytes();
-  owed_bytes_.store(owed, std::memory_order_relaxed);
-  if (deferred_.empty() || owed > options_.max_outgoing_bytes / 2) return;
-  std::shared_ptr<std::vector<std::function<void()>>> due;
-  try {
-    due = std::make_shared<std::vector<std::function<void()>>>(std::move(deferred_));
-    place_.loop->post([due] {
-      for (const auto& then : *due) then();
-    });
-    deferred_.clear();
-  } catch (const std::exception&) {
-    // No memory for a task: the next message that is read tries again.
-    if (due) deferred_ = std::move(*due);
-  }
 }
 
 void Session::flush() {
@@ -340,7 +315,6 @@ void Session::end(GoneReason reason, const std::string& why, Answer answer) {
     gone_why_ = why;
     lost = gone();
     outbox_.clear();
-    count_owed();
     room_.notify_all();
     left = std::move(left_);
   }

@@ -98,12 +98,6 @@ class Session : public std::enable_shared_from_this<Session> {
   uint64_t send(Message message, Admission admission, Writing writing = Writing::soon) GRADWIRE_EXCLUDES(state_);
   // Waits until the message is admitted. False when the deadline came first (it stays queued).
   bool wait_for_room(uint64_t place_in_queue, Time deadline) GRADWIRE_EXCLUDES(state_);
-  // Whether the peer leaves more than `max_outgoing_bytes` of what did not wait for room unread: replies to what it
-  // asked. Then nothing more is done for it for now, and `then` is called once, on the loop, when it has read half of
-  // that, or is gone.
-  bool defer_until_read(std::function<void()> then) GRADWIRE_EXCLUDES(state_);
-  // Whether to ask that. Without a lock.
-  bool leaves_much_unread() const { return owed_bytes_.load(std::memory_order_relaxed) > options_.max_outgoing_bytes; }
   // Writes what is queued, as far as the link takes it.
   void flush() GRADWIRE_EXCLUDES(state_);
 
@@ -206,18 +200,17 @@ class Session : public std::enable_shared_from_this<Session> {
   bool add_control(FrameKind kind, uint64_t number = 0, std::string_view payload = {}) GRADWIRE_EXCLUDES(state_);
   void answer(FrameKind kind, uint64_t number = 0, std::string_view payload = {}) GRADWIRE_EXCLUDES(state_);
   void acknowledge_soon() GRADWIRE_EXCLUDES(state_);
-  // With a timer, once `acknowledgement_timed_` is set.
-  void acknowledge_later() GRADWIRE_EXCLUDES(state_);
   void acknowledge_now() GRADWIRE_EXCLUDES(state_);
   void write_more(const std::shared_ptr<Channel>& channel) GRADWIRE_EXCLUDES(order_, state_);
   void send_frees() GRADWIRE_EXCLUDES(state_);
   void send_control(MessageType type, const std::vector<uint64_t>& ids) GRADWIRE_EXCLUDES(state_);
   void write_last(std::string frame) GRADWIRE_REQUIRES(order_) GRADWIRE_EXCLUDES(state_);
 
+  // With a timer, once `acknowledgement_timed_` is set.
+  void acknowledge_later() GRADWIRE_EXCLUDES(state_);
   // Ending.
   void say_goodbye_if_due() GRADWIRE_REQUIRES(state_);
   bool goodbye_heard() const GRADWIRE_REQUIRES(state_);
-  void count_owed() GRADWIRE_REQUIRES(state_);
   void end(GoneReason reason, const std::string& why, Answer answer = Answer::gone) GRADWIRE_REQUIRES(order_)
       GRADWIRE_EXCLUDES(state_);
   void tell_answered(Answer answer) GRADWIRE_REQUIRES(order_);
@@ -246,8 +239,6 @@ class Session : public std::enable_shared_from_this<Session> {
   std::atomic<uint64_t> handled_ = 0;
   // Whether large tensors go in segments now: a guess until the first Hello.
   std::atomic<bool> segments_usable_;
-  // What the outbox says, for a look without the lock.
-  std::atomic<size_t> owed_bytes_ = 0;
   // Passing them failed, here or there: from the next link on there are none.
   std::atomic<bool> descriptors_failed_ = false;
 
@@ -287,7 +278,6 @@ class Session : public std::enable_shared_from_this<Session> {
   Condition room_;
   GoneReason gone_reason_ GRADWIRE_GUARDED_BY(state_) = GoneReason::died;
   std::string gone_why_ GRADWIRE_GUARDED_BY(state_);
-  std::vector<std::function<void()>> deferred_ GRADWIRE_GUARDED_BY(state_);
   bool leaving_ GRADWIRE_GUARDED_BY(state_) = false;
   uint64_t goodbye_number_ GRADWIRE_GUARDED_BY(state_) = 0;
   std::function<void()> left_ GRADWIRE_GUARDED_BY(state_);

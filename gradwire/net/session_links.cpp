@@ -247,7 +247,6 @@ void Session::adopt(std::shared_ptr<Channel> channel, const Hello& hello, std::s
   {
     MutexLock lock(state_);
     outbox_.resume(hello, segments_usable_ ? nullptr : pool_.get());
-    count_owed();
     room_.notify_all();
     sending_ = channel->shared_link();
     acknowledged_to_peer_ = handled_;

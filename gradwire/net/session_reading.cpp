@@ -106,7 +106,6 @@ void Session::handle_frame(const std::shared_ptr<Channel>& channel, const Channe
       MutexLock lock(state_);
       if (!outbox_.finish_bulk(event.header.number, part))
         throw wire::MalformedError(fmt::format("end of a bulk {}/{} that is not under way", event.header.number, part));
-      count_owed();
       room_.notify_all();
       say_goodbye_if_due();
       return;
@@ -136,7 +135,6 @@ bool Session::handle_acknowledgement(uint64_t number) {
     const uint64_t before = outbox_.admitted();
     in_order = outbox_.acknowledge(number, handled);
     admitted = outbox_.admitted() != before;
-    count_owed();
     if (in_order) {
       say_goodbye_if_due();
       left = goodbye_heard();

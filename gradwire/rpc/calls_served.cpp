@@ -137,12 +137,6 @@ Calls::Occupied::Occupied(Calls& calls) : calls_(calls) {
 void Calls::run(const std::shared_ptr<Served>& served) {
   const std::shared_ptr<WorkerCore> core = place_.core.lock();
   if (!core) return;
-  // S3: what a function returns is owed to its caller, and does not wait for room. The caller reads its link whatever
-  // it waits for, so this ends.
-  if (const auto caller = place_.exchange->session_with(served->id().maker);
-      caller && caller->leaves_much_unread() &&
-      caller->defer_until_read([this, served] { place_.runtime->submit([served, this] { run(served); }); }))
-    return;
   const net::Time now = place_.runtime->now();
   served->begins(now);
   queued_.add(now - served->arrived());

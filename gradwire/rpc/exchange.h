@@ -45,8 +45,6 @@ class Exchange : public net::SessionHandler {
   // Opens a session, if there is none, so that its end is noticed. Throws PeerGoneError.
   std::shared_ptr<net::Session> meet(const net::Record& peer) { return endpoint_->session(peer); }
   bool has_session_with(Incarnation peer) const { return endpoint_->find(peer) != nullptr; }
-  // Null if there is none that lives, as with oneself.
-  std::shared_ptr<net::Session> session_with(Incarnation peer) const { return endpoint_->find(peer); }
   // The peers that there are sessions with.
   std::vector<From> met() const;
   // For control messages: a peer that is gone needs none.

@@ -15,19 +15,21 @@ namespace gradwire::net {
 class ArrivalBudget {
  public:
   explicit ArrivalBudget(size_t bytes) : bytes_(bytes) {}
-  // For a process: the other half is for what has arrived, and for everything else.
-  static std::shared_ptr<ArrivalBudget> half_of_memory();
+  // For a process: three quarters of the memory that it may have.
+  static std::shared_ptr<ArrivalBudget> of_process();
 
-  // False if the bytes find no room. A message that is larger than the whole budget is taken while no other is there.
+  // False if the bytes find no room. One message at a time may be larger than the whole budget. It does not count
+  // among the others: neither keeps the other out.
   bool take(size_t bytes);
-  void give_back(size_t bytes) { taken_ -= bytes; }
+  void give_back(size_t bytes);
 
   size_t bytes() const { return bytes_; }
-  size_t taken() const { return taken_; }
+  size_t taken() const { return taken_ + oversized_; }
 
  private:
   const size_t bytes_;
   std::atomic<size_t> taken_ = 0;
+  std::atomic<size_t> oversized_ = 0;
 };
 
 // What one message has taken of its session's budget and of its process's. Given back when this is destroyed.

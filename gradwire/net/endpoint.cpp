@@ -32,7 +32,7 @@ struct Endpoint::Farewell : std::enable_shared_from_this<Farewell> {
 
 std::shared_ptr<Endpoint> Endpoint::open(SessionPlace place, Record identity, SessionOptions options) {
   if (!place.blocks) place.blocks = std::make_shared<Blocks>(place.loop, place.budget);
-  if (!place.arrivals) place.arrivals = ArrivalBudget::half_of_memory();
+  if (!place.arrivals) place.arrivals = ArrivalBudget::of_process();
   if (!place.logs) place.logs = std::make_shared<SessionLogs>();
   std::shared_ptr<Endpoint> endpoint(new Endpoint(std::move(place), std::move(identity), options));
   const std::weak_ptr<Endpoint> weak = endpoint;

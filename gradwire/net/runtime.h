@@ -58,7 +58,7 @@ class Runtime : public Loop, public std::enable_shared_from_this<Runtime> {
   WakerPool wakers_;
   const std::shared_ptr<RepeatedLog> repeated_log_ = RepeatedLog::make();
   const std::shared_ptr<SegmentBudget> segment_budget_;
-  const std::shared_ptr<ArrivalBudget> arrival_budget_ = ArrivalBudget::half_of_memory();
+  const std::shared_ptr<ArrivalBudget> arrival_budget_ = ArrivalBudget::of_process();
 };
 
 }  // namespace gradwire::net

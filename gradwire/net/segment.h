@@ -43,7 +43,7 @@ class Segment {
   static std::shared_ptr<Segment> make(uint64_t id, size_t size, Sharing sharing = Sharing::with_peer,
                                        Residence residence = Residence::at_once);
   // Maps one that was received. Seals and size are checked first: a file that can shrink would mean SIGBUS. What its
-  // sender has not written takes no memory here.
+  // sender has not written takes no memory before it is read.
   // Nothing, with the reason in `why`, if it is not what it should be. Once it is mapped its descriptor is not kept.
   static std::shared_ptr<Segment> open(uint64_t id, size_t size, Descriptor file, std::string& why);
   ~Segment();

@@ -114,6 +114,8 @@ void Session::flush() {
         try {
           if (!control_.empty()) batch_.add(std::exchange(control_, {}));
           outbox_.gather(batch_, handled);
+          if (batch_.size() == before && acknowledgement_due_ && handled > acknowledged_to_peer_)
+            batch_.add(encode_plain(FrameKind::acknowledgement, 0, handled));
         } catch (const std::exception& error) {
           // What was gathered is not whole: this link is given up, and the next one sends it again.
           LOG(WARNING) << "gradwire: " << mine_.name << " cannot write to " << peer_->name << ": " << error.what();
@@ -121,8 +123,6 @@ void Session::flush() {
           blocked_ = true;
           return;
         }
-        if (batch_.size() == before && acknowledgement_due_ && handled > acknowledged_to_peer_)
-          batch_.add(encode_plain(FrameKind::acknowledgement, 0, handled));
         if (batch_.size() > before) {
           acknowledged_to_peer_ = handled;
           acknowledgement_due_ = false;

@@ -46,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto frees = std::make_shared<FreeList>();
   frees->when_first([] {});
   Inbox inbox({.largest_message = 1U << 20U, .unfinished_bytes = 1U << 20U, .segment_bytes = 1U << 20U}, frees,
-              std::make_shared<Blocks>(nullptr, std::make_shared<SegmentBudget>(0)), ArrivalBudget::half_of_memory());
+              std::make_shared<Blocks>(nullptr, std::make_shared<SegmentBudget>(0)), ArrivalBudget::of_process());
   Channel channel(std::make_shared<BytesLink>(reinterpret_cast<const char*>(data), size));
   std::vector<std::shared_ptr<Arrival>> arrivals;
   uint64_t handled = 0;

@@ -62,7 +62,7 @@ TEST_F(InboxTest, F3_BytesForWhichThereIsNoMemoryFailTheirMessageAlone) {
   constexpr uint64_t arrived = 100;
   constexpr uint64_t too_many = (uint64_t{1} << 63U) - 1;
   Inbox boundless{
-      {.largest_message = SIZE_MAX, .unfinished_bytes = SIZE_MAX}, frees, blocks, ArrivalBudget::half_of_memory()};
+      {.largest_message = SIZE_MAX, .unfinished_bytes = SIZE_MAX}, frees, blocks, ArrivalBudget::of_process()};
   wire::ByteWriter payload;
   payload.put(uint16_t{16});
   payload.put(uint32_t{0});         // aboard

@@ -14,7 +14,7 @@ namespace gradwire::testing {
 
 struct SegmentReceiver {
   explicit SegmentReceiver(net::InboxLimits limits = {})
-      : inbox(limits, frees, blocks, net::ArrivalBudget::half_of_memory()) {
+      : inbox(limits, frees, blocks, net::ArrivalBudget::of_process()) {
     frees->when_first([] {});
   }
   // Whether the segment was taken, with its descriptor; `why` says why not. Throws what the inbox throws.

@@ -42,6 +42,18 @@ Bytes bytes_of(const Record& record) {
   return bytes_of(writer);
 }
 
+Bytes bytes_of(const MeetingPoint::Event& event) {
+  wire::ByteWriter writer;
+  writer.put(static_cast<uint8_t>(event.kind));
+  encode(writer, event.record);
+  return bytes_of(writer);
+}
+
+// Counted first: a number belongs to one event.
+void append(c10d::Store& store, const std::string& prefix, const Bytes& event) {
+  store.set(fmt::format("{}/{}", prefix, store.add(prefix + "s", 1)), event);
+}
+
 Bytes bytes_of(const MeetingPoint::Group& group) {
   if (group == MeetingPoint::Group()) return {};
   wire::ByteWriter writer;
@@ -89,19 +101,26 @@ MeetingPoint::Group group_of(const Bytes& bytes, const std::string& place) {
 
 }  // namespace
 
-// The act owns what it uses: it may outlive the call. The store's own errors become ours.
+// The act owns what it uses: it may outlive the call.
 template <class Act>
-auto MeetingPoint::ask_by(Time deadline, Act act) {
+auto MeetingPoint::question(Time deadline, Act act) {
   try {
-    auto answer = questions_.ask(deadline, [store = store_, act = std::move(act)] { return act(*store); });
-    if (answer) return *std::move(answer);
-  } catch (const c10::Error& error) {
-    throw TimeoutError(fmt::format("{} cannot be reached: {}", place_, error.what_without_backtrace()));
+    return questions_.ask(deadline, [store = store_, act = std::move(act)] { return act(*store); });
   } catch (const std::system_error& error) {
     throw OverloadedError(
         fmt::format("{} cannot be asked, because no thread can be started ({}): raise the limit on processes "
                     "(ulimit -u)",
                     place_, error.what()));
+  }
+}
+
+// The store's own errors become ours.
+template <class Act>
+auto MeetingPoint::ask_by(Time deadline, Act act) {
+  try {
+    if (auto answer = question(deadline, std::move(act))) return *std::move(answer);
+  } catch (const c10::Error& error) {
+    throw TimeoutError(fmt::format("{} cannot be reached: {}", place_, error.what_without_backtrace()));
   }
   throw TimeoutError(fmt::format("{} does not answer. Is whoever serves it stopped or gone?", place_));
 }
@@ -111,10 +130,11 @@ auto MeetingPoint::ask(Act act) {
   return ask_by(std::min<Time>(deadline_, Clock::now() + answer_limit), std::move(act));
 }
 
-void MeetingPoint::end_generation() {
+void MeetingPoint::end_generation(const std::set<Incarnation>& members) {
   const int64_t generation = generation_;
   Group there = group();
-  while (there.generation == generation) there = replace_group(there, {.generation = generation + 1});
+  while (there.generation == generation && (!there.joined_last || members.contains(there.joined_last->incarnation)))
+    there = replace_group(there, {.generation = generation + 1});
 }
 
 std::string MeetingPoint::key(const std::string& rest) const {
@@ -165,19 +185,19 @@ std::optional<Record> MeetingPoint::look_up_key(const std::string& where) {
 }
 
 void MeetingPoint::add_event(const Event& event) {
-  wire::ByteWriter writer;
-  writer.put(static_cast<uint8_t>(event.kind));
-  encode(writer, event.record);
-  ask([prefix = key("event"), bytes = bytes_of(writer)](c10d::Store& store) {
-    store.set(fmt::format("{}/{}", prefix, store.add(prefix + "s", 1)), bytes);
+  ask([prefix = key("event"), bytes = bytes_of(event)](c10d::Store& store) {
+    append(store, prefix, bytes);
     return true;
   });
 }
 
 void MeetingPoint::hint_gone(const Record& record) {
-  const std::string tellers = key("gone/" + gradwire::to_string(record.incarnation));
-  if (ask([tellers](c10d::Store& store) { return store.add(tellers, 1); }) == 1)
-    add_event({.kind = Event::Kind::said_gone, .record = record});
+  // In one question, so that a member that ends in the middle of it leaves little undone.
+  ask([tellers = key("gone/" + gradwire::to_string(record.incarnation)), prefix = key("event"),
+       bytes = bytes_of(Event{.kind = Event::Kind::said_gone, .record = record})](c10d::Store& store) {
+    if (store.add(tellers, 1) == 1) append(store, prefix, bytes);
+    return true;
+  });
 }
 
 std::vector<MeetingPoint::Event> MeetingPoint::new_events(EventReader& reader) {
@@ -250,9 +270,9 @@ void MeetingPoint::wait_for_ranks(const std::string& waiting, int count, Time de
     const Time until = std::min(deadline, patience.next());
     const auto slice =
         std::max(std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()), std::chrono::milliseconds(1));
-    const auto all_there = questions_.ask(until + grace, [store = store_, keys, slice] {
+    const auto all_there = question(until + grace, [keys, slice](c10d::Store& store) {
       try {
-        store->wait(keys, slice);
+        store.wait(keys, slice);
         return true;
       } catch (const c10::Error&) {
         return false;

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,9 +41,9 @@ class MeetingPoint {
   Group group();
   // The group that is there afterwards: `next`, unless another worker changed it.
   Group replace_group(const Group& expected, const Group& next);
-  // The next generation begins, empty, unless it has.
-  void end_generation();
-  // All that follows uses the keys of this generation. Before other threads use it.
+  // The next generation begins, empty, unless it has, or somebody else than `members` has joined this one last.
+  void end_generation(const std::set<Incarnation>& members);
+  // All that follows uses the keys of this generation. Call it before other threads use this object.
   void use_generation(int64_t generation) { generation_ = generation; }
 
   // Under its rank, if it has one: it is found from now on.
@@ -79,11 +80,14 @@ class MeetingPoint {
 
   // 0, 1, 2...: each once.
   int next_rank();
-  // Waits until a record was published for each of so many ranks, in whatever life; logs now and then whom it waits
-  // for. TimeoutError names those that are missing.
+  // Waits until each rank from 0 to count - 1 has a record, be it that of an earlier process; logs now and then whom it
+  // waits for. TimeoutError names those that are missing.
   void wait_for_ranks(const std::string& waiting, int count, Time deadline);
 
  private:
+  // Nothing if there is no answer by the deadline.
+  template <class Act>
+  auto question(Time deadline, Act act);
   template <class Act>
   auto ask(Act act);
   template <class Act>

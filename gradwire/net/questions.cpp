@@ -48,7 +48,7 @@ void Questions::give_up(uint64_t number) {
   MutexLock lock(queue_->mutex);
   const auto found = std::ranges::find(queue_->waiting, number, [](const auto& each) { return each.first; });
   if (found == queue_->waiting.end()) {
-    queue_->given_up = number;
+    queue_->given_up = std::max(queue_->given_up, number);
     return;
   }
   task = std::move(found->second);

@@ -48,7 +48,7 @@ class Questions {
     // Questions are numbered from 1.
     uint64_t last GRADWIRE_GUARDED_BY(mutex) = 0;
     uint64_t asked_now GRADWIRE_GUARDED_BY(mutex) = 0;
-    uint64_t given_up GRADWIRE_GUARDED_BY(mutex) = 0;  // the last one that had begun
+    uint64_t given_up GRADWIRE_GUARDED_BY(mutex) = 0;  // the last one that had begun when its asker went
     bool has_thread GRADWIRE_GUARDED_BY(mutex) = false;
     bool stopped GRADWIRE_GUARDED_BY(mutex) = false;
   };

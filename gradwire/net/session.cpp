@@ -377,7 +377,7 @@ void Session::tick(Time expected) {
           fmt::format("nothing was heard from it for {} ms{}{}",
                       std::chrono::duration_cast<std::chrono::milliseconds>(silence).count(),
                       dial_failure_.empty() ? "" : "; the last attempt to connect failed: ", dial_failure_),
-          dial_failure_.empty() ? Answer::gone : Answer::unreachable);
+          dial_impossible_ ? Answer::unreachable : Answer::gone);
       return;
     }
     if (current_) {

@@ -37,7 +37,7 @@ class Session;
 enum class Answer : uint8_t {
   there,        // it answered
   gone,         // nobody listens at its address any more, or only another incarnation does, or it was silent too long
-  unreachable,  // it could not be dialled from here, and did not come: it may well live
+  unreachable,  // it cannot be dialled from here, and did not come: it may well live
 };
 
 // What the layer above does with what arrives. Brief, never waits.
@@ -252,6 +252,7 @@ class Session : public std::enable_shared_from_this<Session> {
   uint64_t refused_attempt_ GRADWIRE_GUARDED_BY(order_) = 0;
   unsigned failed_dials_ GRADWIRE_GUARDED_BY(order_) = 0;
   std::string dial_failure_ GRADWIRE_GUARDED_BY(order_);
+  bool dial_impossible_ GRADWIRE_GUARDED_BY(order_) = false;  // and nothing of it was tried
   std::optional<Time> unreachable_since_ GRADWIRE_GUARDED_BY(order_);
   Inbox inbox_ GRADWIRE_GUARDED_BY(order_);
   uint64_t bad_number_ GRADWIRE_GUARDED_BY(order_) = 0;

@@ -76,14 +76,17 @@ void Session::dialled(uint64_t generation, const DialResult& result) {
         dial_later();
       return;
     case DialOutcome::failed:
+    case DialOutcome::impossible:
       LOG(INFO) << "gradwire: " << mine_.name << " could not connect to " << peer_->name
                 << ", will try again: " << result.why;
       dial_failure_ = result.why;
+      dial_impossible_ = result.outcome == DialOutcome::impossible;
       dial_.reset();
       dial_later();
       return;
   }
   dial_failure_.clear();
+  dial_impossible_ = false;
   unreachable_since_.reset();
   // L1: the attempt; L2: the previous link was stopped when it was lost, so what is sampled now stays true.
   dial_->attempt = 1 + std::max(top_.attempt, refused_attempt_);
@@ -131,7 +134,7 @@ void Session::dial_answered(const Channel::Event& event) {
         // There is no healthy link to spare, and the next dial would be answered in the same way.
         log_limited(place_.logs->gaps, fmt::format("{} ends its session with {}: {}", mine_.name, peer_->name, why));
         say_and_close(channel->link(), encode_plain(FrameKind::fenced));
-        end(GoneReason::fenced, why);
+        end(GoneReason::fenced, why, Answer::there);
         return;
       }
       dial_.reset();
@@ -152,7 +155,7 @@ void Session::dial_answered(const Channel::Event& event) {
       end(GoneReason::died, "another incarnation answers at its address");
       return;
     case FrameKind::fenced:
-      end(GoneReason::fenced, "it has declared this worker dead");
+      end(GoneReason::fenced, "it has declared this worker dead", Answer::there);
       return;
     case FrameKind::incompatible:
       end(GoneReason::fenced, fmt::format("it cannot talk to this worker: {}", printable(event.payload)),

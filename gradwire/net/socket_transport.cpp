@@ -106,10 +106,12 @@ class SocketTransport : public Transport, public std::enable_shared_from_this<So
     if (near)
       answer(std::move(done), dial_unix(peer.unix_path));
     else if (peer.tcp_address.empty())
-      answer(std::move(done), {.why = "it listens on no address that can be reached from here: it is on another host "
+      answer(std::move(done), {.outcome = DialOutcome::impossible,
+                               .why = "it listens on no address that can be reached from here: it is on another host "
                                       "or of another user, and gave no TCP address"});
     else if (!options_.insecure)
-      answer(std::move(done), {.why = "plain TCP to " + peer.tcp_address +
+      answer(std::move(done), {.outcome = DialOutcome::impossible,
+                               .why = "plain TCP to " + peer.tcp_address +
                                       " needs the option `insecure` (GRADWIRE_INSECURE=1) here too"});
     else
       dial_tcp(peer.tcp_address, std::move(done));
@@ -129,17 +131,19 @@ class SocketTransport : public Transport, public std::enable_shared_from_this<So
   DialResult dial_unix(const std::string& path) {
     // A record may name any path. A worker's socket is in a folder of this user; no other is touched.
     if (!is_in_own_folder(path).value_or(true))
-      return {.why = "its socket " + path + " is not in a folder that belongs to this user alone"};
+      return {.outcome = DialOutcome::impossible,
+              .why = "its socket " + path + " is not in a folder that belongs to this user alone"};
     UnixConnection connection = connect_to_unix_socket(path);
     if (!connection.socket) return dial_failed(path, connection.error);
-    if (!is_same_user(connection.socket.get())) return {.why = "the process at " + path + " belongs to another user"};
+    if (!is_same_user(connection.socket.get()))
+      return {.outcome = DialOutcome::impossible, .why = "the process at " + path + " belongs to another user"};
     return {.outcome = DialOutcome::connected,
             .link = make_socket_link(runtime_, std::move(connection.socket), SocketKind::unix_domain)};
   }
 
   DialResult dial_failed(const std::string& path, int error) {
     if (const std::error_code code(error, std::generic_category()); no_descriptors_left(code))
-      return {.why = no_descriptors(code.message()).what()};
+      return {.outcome = DialOutcome::impossible, .why = no_descriptors(code.message()).what()};
     const std::string why = fmt::format("{}: {}", path, std::strerror(error));
     // EAGAIN means that its queue is full: it lives.
     if (error != ECONNREFUSED && error != ENOENT) return {.why = why};
@@ -155,7 +159,9 @@ class SocketTransport : public Transport, public std::enable_shared_from_this<So
 
   void dial_tcp(const std::string& text, std::function<void(DialResult)> done) {
     const auto address = parse_tcp_address(text);
-    if (!address) return answer(std::move(done), {.why = "its TCP address is no numeric address and port: " + text});
+    if (!address)
+      return answer(std::move(done), {.outcome = DialOutcome::impossible,
+                                      .why = "its TCP address is no numeric address and port: " + text});
     const tcp::endpoint endpoint = endpoint_of(*address);
     Descriptor descriptor = open_tcp_socket(endpoint);
     auto socket = std::make_shared<tcp::socket>(runtime_->context());
@@ -164,7 +170,9 @@ class SocketTransport : public Transport, public std::enable_shared_from_this<So
       bad = {errno, asio::system_category()};
     else
       socket->assign(endpoint.protocol(), descriptor.get(), bad);
-    if (bad) return answer(std::move(done), {.why = fmt::format("{}: {}", text, bad.message())});
+    if (bad)
+      return answer(std::move(done),
+                    {.outcome = DialOutcome::impossible, .why = fmt::format("{}: {}", text, bad.message())});
     descriptor.release();
     // A dial under way must not keep the runtime: it would continue, into the end of the process, for no one.
     socket->async_connect(endpoint, [socket, text, weak = std::weak_ptr(runtime_),

@@ -15,6 +15,7 @@ enum class DialOutcome {
   refused,      // no one listens there, and that is final: on this host, its process is gone
   unreachable,  // no one answers there now: a network may be at fault; final only if it stays so
   failed,       // something else, in words: try again
+  impossible,   // nothing was tried, because of something here: no address that may be dialled, no descriptor
 };
 
 struct DialResult {

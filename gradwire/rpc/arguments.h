@@ -63,18 +63,14 @@ consteval bool an_element_narrows(std::index_sequence<index...>) {
 // Whether a conversion that C++ would do silently changes what the caller wrote.
 template <class From, class To>
 consteval bool narrows() {
-  if constexpr (is_optional<To> && is_optional<From>)
+  if constexpr ((is_optional<To> && is_optional<From>) || (is_complex<To> && is_complex<From>))
     return narrows<typename From::value_type, typename To::value_type>();
-  else if constexpr (is_optional<To>)
+  else if constexpr (is_optional<To> || is_complex<To>)
     return narrows<From, typename To::value_type>();
   else if constexpr (is_product<To> && is_product<From>)
     return an_element_narrows<From, To>(std::make_index_sequence<std::tuple_size_v<To>>());
   else if constexpr (is_tuple_of_one<To>)
     return narrows<From, Element<0, To>>();
-  else if constexpr (is_complex<To> && is_complex<From>)
-    return narrows<typename From::value_type, typename To::value_type>();
-  else if constexpr (is_complex<To>)
-    return narrows<From, typename To::value_type>();
   else if constexpr (is_floating<From> && is_floating<To>)
     return std::numeric_limits<To>::digits < std::numeric_limits<From>::digits ||
            std::numeric_limits<To>::max_exponent < std::numeric_limits<From>::max_exponent;

@@ -36,8 +36,8 @@ class Roll {
       answers->changed.notify_all();
     });
   }
-  // Waits until that one, or any of those that were called, has answered or all are known not to. One of which nothing
-  // is known by the deadline counts as unreachable.
+  // Waits until `only` has answered (or, without it, any of those called), or all are known to be gone or unreachable.
+  // One of which nothing is known by the deadline counts as unreachable.
   net::Answer wait(Clock::time_point deadline, std::optional<Incarnation> only = {}) {
     const net::Threads::Blocked blocked;
     MutexLock lock(answers_->mutex);
@@ -121,7 +121,7 @@ std::optional<net::Record> claim_name(net::MeetingPoint& meeting_point, Roll& ro
     if (answer == net::Answer::unreachable)
       throw TimeoutError(fmt::format(
           "the name {} is registered in {} for {}, which neither answers nor refuses at its address; choose "
-          "another name, or wait until it is known to be gone",
+          "another name, or let this worker reach that one",
           there->name, meeting_point.place(), roll.names(there->incarnation)));
     if (answer == net::Answer::there)
       throw InvalidArgumentError(
@@ -143,14 +143,15 @@ void Membership::enter(const std::shared_ptr<net::Endpoint>& endpoint, std::opti
     MutexLock lock(mutex_);
     mine_ = me;
   }
-  Roll roll(*endpoint);
   for (bool entered = false; !entered;) {
+    Roll roll(*endpoint);
     net::MeetingPoint::Group group;
     if (world_size) group = choose_generation(*meeting_point_, roll, *world_size, deadline);
     // A member that never met its earlier life hears that this one is gone before it hears of the new one.
     if (const std::optional<net::Record> before = claim_name(*meeting_point_, roll, *me, deadline))
       meeting_point_->hint_gone(*before);
-    // In this order: who finds all ranks knows of all members.
+    // In this order: a worker that finds all ranks knows of all members. Should this fail, it says that it leaves.
+    entered_ = true;
     meeting_point_->add_event({.kind = net::MeetingPoint::Event::Kind::joined, .record = *me});
     meeting_point_->publish(*me);
     entered = !world_size;
@@ -163,7 +164,6 @@ void Membership::enter(const std::shared_ptr<net::Endpoint>& endpoint, std::opti
       group = there;
     }
   }
-  entered_ = true;
 }
 
 }  // namespace gradwire

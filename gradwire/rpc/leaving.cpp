@@ -236,7 +236,13 @@ void Leaving::collect() {
   };
   if (others.empty() || (sums.first == sums.second && last_sums_ == sums)) {
     // Before anybody returns from leave(), and may join again.
-    membership_->end_group();
+    std::set<Incarnation> members;
+    for (const RecordPointer& other : others) members.insert(other->incarnation);
+    {
+      MutexLock lock(mutex_);
+      members.insert(gone_.begin(), gone_.end());
+    }
+    membership_->end_group(std::move(members));
     tell_all(end_type, "");
     MutexLock lock(mutex_);
     ended_ = true;

@@ -14,6 +14,7 @@ namespace gradwire {
 namespace {
 
 constexpr auto refresh_period = std::chrono::milliseconds(250);
+constexpr auto quiet_time = std::chrono::seconds(2);
 constexpr auto farewell_patience = std::chrono::seconds(1);
 // How soon the meeting point is asked again for a worker that is waited for: at first, and after a while.
 constexpr auto first_look_period = std::chrono::milliseconds(10);
@@ -45,14 +46,16 @@ Membership::Membership(std::shared_ptr<net::MeetingPoint> meeting_point, std::sh
       exchange_(std::move(exchange)),
       events_(std::make_shared<PeerEvents>(runtime_)) {}
 
-void Membership::end_group() noexcept {
+void Membership::end_group(std::set<Incarnation> members) noexcept {
   try {
+    members.insert(mine()->incarnation);
     meeting_point_->keep_to(std::chrono::steady_clock::now() + farewell_patience);
-    meeting_point_->end_generation();
+    meeting_point_->end_generation(members);
   } catch (const std::exception& error) {
     VLOG(1) << "gradwire: " << mine()->name
             << " could not tell the meeting point that its group ends: " << error.what();
   }
+  meeting_point_->keep_to(net::Time::max());
 }
 
 void Membership::say_left() noexcept {
@@ -73,6 +76,19 @@ bool Membership::note(const RecordPointer& record) {
   return true;
 }
 
+// The earlier life of its name, if that is not known to be gone and was not suspected: somebody has to find out.
+Membership::RecordPointer Membership::replaced_by(const net::Record& record) {
+  const auto known = by_name_.find(record.name);
+  if (gone_.contains(record.incarnation) || known == by_name_.end()) return nullptr;
+  RecordPointer before = known->second;
+  return before->incarnation != record.incarnation && suspect(*before) ? before : nullptr;
+}
+
+std::optional<net::Record> Membership::look_up(int rank) {
+  const std::optional<net::Record> found = meeting_point_->look_up(rank);
+  return found ? meeting_point_->look_up(found->name) : found;
+}
+
 Membership::RecordPointer Membership::known_by(Incarnation incarnation) {
   for (const auto& [name, record] : by_name_)
     if (record->incarnation == incarnation) return record;
@@ -86,15 +102,23 @@ Membership::RecordPointer Membership::find_known(const Key& key, RecordPointer k
   const net::Threads::Blocked blocked;
   std::optional<net::Record> found;
   try {
-    found = meeting_point_->look_up(key);
+    found = look_up(key);
   } catch (const TimeoutError&) {
     if (known) return known;  // workers that know each other do not need the meeting point
     throw;
   }
+  if (!found && known) return known;  // its event was read, and its record is still to be written
   if (found) {
     const auto record = std::make_shared<const net::Record>(*std::move(found));
+    RecordPointer before, now;
+    {
+      MutexLock lock(mutex_);
+      before = replaced_by(*record);
+      if (note(record)) now = by_name_[record->name];
+    }
+    if (before) verify(before);
+    if (now) return now;
     MutexLock lock(mutex_);
-    if (note(record)) return by_name_[record->name];
     const GoneReason reason = gone_[record->incarnation];
     throw PeerGoneError(fmt::format("{} is gone ({}), and no worker has joined in its place: start it again, and wait "
                                     "for it with Worker::wait_for",
@@ -177,6 +201,7 @@ void Membership::refresh() {
       MutexLock lock(mutex_);
       if (event.kind == Kind::joined) {
         // Reported under the lock: its end, which a session may find at this moment, must come second.
+        if (const RecordPointer before = replaced_by(record)) suspects.push_back(before);
         if (note(std::make_shared<const net::Record>(record))) report_joined(record);
         continue;
       }
@@ -196,10 +221,12 @@ void Membership::refresh() {
 }
 
 void Membership::refresh_quietly() noexcept {
+  if (runtime_->now() < quiet_until_.load()) return;
   try {
     refresh();
   } catch (const std::exception& error) {
-    // Running workers do not need it: only newcomers go unseen.
+    // Running workers do not need it: only newcomers go unseen. Those that wait to ask it, too, need not wait long.
+    quiet_until_ = runtime_->now() + quiet_time;
     VLOG(1) << "gradwire: " << error.what();
   }
 }

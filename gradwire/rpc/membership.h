@@ -36,8 +36,9 @@ class Membership : public std::enable_shared_from_this<Membership> {
   // worker replaces the record. A fixed group (with its size) of which nobody answers is one of an earlier run: then a
   // new one begins. Throws InvalidArgumentError if the name is taken, TimeoutError.
   void enter(const std::shared_ptr<net::Endpoint>& endpoint, std::optional<int> world_size, net::Time deadline);
-  // All members of a fixed group leave: who joins from now on, in this run of theirs or the next, finds nobody of it.
-  void end_group() noexcept;
+  // This worker and these members leave a fixed group, together: a worker that joins from now on begins a new group,
+  // unless another one has joined just before.
+  void end_group(std::set<Incarnation> members) noexcept;
   // Says that this worker is leaving, as far as the meeting point can be reached.
   void say_left() noexcept;
 
@@ -76,12 +77,16 @@ class Membership : public std::enable_shared_from_this<Membership> {
   void spread(const net::Record& dead, bool by_hearsay) noexcept;
   void report_joined(const net::Record& record) GRADWIRE_REQUIRES(mutex_);
   // And then the life that has come in its place, if that waited for this.
-  void report_gone(const net::Record& peer, const std::optional<net::Record>& successor) GRADWIRE_EXCLUDES(mutex_);
+  void report_gone(const net::Record& peer) GRADWIRE_EXCLUDES(mutex_);
   void wait_for_verdicts() GRADWIRE_EXCLUDES(mutex_);
 
   template <class Key>
   RecordPointer find_known(const Key& key, RecordPointer known, const std::string& whom) GRADWIRE_EXCLUDES(mutex_);
+  std::optional<net::Record> look_up(const std::string& name) { return meeting_point_->look_up(name); }
+  // The record under the rank may be that of an earlier life: the one under the name is the newest.
+  std::optional<net::Record> look_up(int rank);
   RecordPointer known_by(Incarnation incarnation) GRADWIRE_REQUIRES(mutex_);
+  RecordPointer replaced_by(const net::Record& record) GRADWIRE_REQUIRES(mutex_);
   // Writes down that it is there. False if it is known to be gone.
   bool note(const RecordPointer& record) GRADWIRE_REQUIRES(mutex_);
   RecordPointer mine() GRADWIRE_EXCLUDES(mutex_) {
@@ -101,8 +106,9 @@ class Membership : public std::enable_shared_from_this<Membership> {
 
   Mutex refreshing_;  // one at a time; held while the meeting point is asked
   net::MeetingPoint::EventReader event_reader_ GRADWIRE_GUARDED_BY(refreshing_);
+  std::atomic<net::Time> quiet_until_{};  // after the meeting point did not answer
 
-  // What was heard of a worker that is not known to be gone.
+  // What was heard of a worker, until it is reported as gone.
   struct Suspicion {
     net::Time until;  // `all` waits so long for the verdict
     std::string name;

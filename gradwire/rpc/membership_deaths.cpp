@@ -87,37 +87,37 @@ void Membership::wait_for_verdicts() {
 // Called by a session, under its lock.
 void Membership::peer_gone(const net::Record& peer, GoneReason reason) {
   bool by_hearsay = false;
-  std::optional<net::Record> successor;
   {
     MutexLock lock(mutex_);
     if (gone_.contains(peer.incarnation)) return;
-    const auto suspicion = suspects_.find(peer.incarnation);
-    if (suspicion != suspects_.end()) {
-      by_hearsay = !suspicion->second.answered;
-      if (suspicion->second.said_left) reason = GoneReason::left;
-      successor = std::move(suspicion->second.successor);
-      suspects_.erase(suspicion);
-    }
+    // It stays among the suspects until its end is reported: the next life of its name is told after that.
+    by_hearsay = !suspect(peer) && !suspects_.at(peer.incarnation).answered;
+    Suspicion& suspicion = suspects_.at(peer.incarnation);
+    if (suspicion.said_left) reason = GoneReason::left;
+    suspicion.until = {};
+    suspicion.answered = false;
     gone_.emplace(peer.incarnation, reason);
     if (auto known = by_name_.find(peer.name);
         known != by_name_.end() && known->second->incarnation == peer.incarnation)
       by_name_.erase(known);
     verdict_.notify_all();
   }
-  if (reason != GoneReason::died) return report_gone(peer, successor);
-  if (!by_hearsay) report_gone(peer, successor);
-  runtime_->submit([self = shared_from_this(), peer, by_hearsay, successor] {
+  if (reason != GoneReason::died) return report_gone(peer);
+  if (!by_hearsay) report_gone(peer);
+  runtime_->submit([self = shared_from_this(), peer, by_hearsay] {
     if (by_hearsay) {
       // What its own event says of it may not have been read yet.
       self->refresh_quietly();
-      self->report_gone(peer, successor);
+      self->report_gone(peer);
     }
     self->spread(peer, by_hearsay);
   });
 }
 
-void Membership::report_gone(const net::Record& peer, const std::optional<net::Record>& successor) {
+void Membership::report_gone(const net::Record& peer) {
   MutexLock lock(mutex_);
+  const auto suspicion = suspects_.extract(peer.incarnation);
+  const std::optional<net::Record> successor = suspicion ? suspicion.mapped().successor : std::nullopt;
   std::vector<PeerEvent> events;
   if (told_.insert(peer.incarnation).second) events.push_back({PeerEvent::Kind::joined, peer.name, peer.rank});
   events.push_back({kind_of(gone_[peer.incarnation]), peer.name, peer.rank});

@@ -62,13 +62,17 @@ TEST(MeetingPoint, AGroupIsReplacedByOneWorkerAtATime) {
   EXPECT_EQ(here.group(), mine);
 }
 
-TEST(MeetingPoint, N5_AGenerationIsEndedOnce) {
+TEST(MeetingPoint, N5_AGenerationIsEndedOnceAndOnlyByItsMembers) {
   net::MeetingPoint here(c10::make_intrusive<c10d::HashStore>());
-  EXPECT_EQ(here.replace_group({}, {0, record_of("alice", 0)}).generation, 0);
-  here.end_generation();
+  const net::MeetingPoint::Group joined{0, record_of("alice", 0)};
+  const Incarnation alice = joined.joined_last->incarnation;
+  EXPECT_EQ(here.replace_group({}, joined), joined);
+  here.end_generation({make_incarnation()});  // alice has joined just before
+  EXPECT_EQ(here.group(), joined);
+  here.end_generation({alice, make_incarnation()});
   const net::MeetingPoint::Group next{.generation = 1};
   EXPECT_EQ(here.group(), next);
-  here.end_generation();  // by another member of the group that has ended
+  here.end_generation({alice});  // by another member of the group that has ended
   EXPECT_EQ(here.group(), next);
 }
 

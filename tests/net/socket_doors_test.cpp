@@ -108,7 +108,7 @@ TEST(SocketDoors, W1_AWorkerWithoutInsecureDialsNoTcpWhateverARecordSays) {
   ASSERT_TRUE(stranger.listens);
   const std::string address = fmt::format("127.0.0.1:{}", stranger.port);
   const net::DialResult result = dial({.name = "other", .tcp_address = address});
-  EXPECT_EQ(result.outcome, net::DialOutcome::failed);
+  EXPECT_EQ(result.outcome, net::DialOutcome::impossible);
   EXPECT_THAT(result.why, AllOf(HasSubstr(address), HasSubstr("`insecure`"), HasSubstr("GRADWIRE_INSECURE")));
   EXPECT_FALSE(stranger.has_visitor());
   EXPECT_EQ(dial({.name = "other", .tcp_address = address}, {.insecure = true}).outcome, net::DialOutcome::connected);
@@ -171,7 +171,7 @@ TEST(SocketDoors, W3_OnlyAnAbandonedFolderOfThisUserAloneIsRemoved) {
   }
   // A folder that others can enter is not dialled: the socket in it may be anyone's.
   ASSERT_EQ(::chmod((place / "gradwire-worker-Abc123").c_str(), 0711), 0);
-  EXPECT_EQ(dial(on_this_host(place / "gradwire-worker-Abc123/s")).outcome, net::DialOutcome::failed);
+  EXPECT_EQ(dial(on_this_host(place / "gradwire-worker-Abc123/s")).outcome, net::DialOutcome::impossible);
   EXPECT_TRUE(std::filesystem::exists(place / "gradwire-worker-Abc123/s"));
   for (const char* name : {"results", "gradwire-results"}) {
     EXPECT_EQ(dial(on_this_host(place / name + "/s")).outcome, net::DialOutcome::refused) << name;
@@ -280,7 +280,7 @@ TEST(SocketDoors, AnAddressInARecordIsNumericOrIsNotDialled) {
   for (const char* address : {"localhost:1", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536", "::1:80",
                               "127.0.0.1:80x", ":80", "[::1]", "no port"}) {
     const net::DialResult result = dial({.name = "other", .tcp_address = address}, {.insecure = true});
-    EXPECT_EQ(result.outcome, net::DialOutcome::failed) << address;
+    EXPECT_EQ(result.outcome, net::DialOutcome::impossible) << address;
     EXPECT_THAT(result.why, HasSubstr(address));
   }
 }

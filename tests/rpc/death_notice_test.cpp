@@ -197,6 +197,21 @@ TEST_F(DeathNotice, N24_TheEndOfAnEarlierLifeIsReportedBeforeTheNextOne) {
   EXPECT_THAT(heard.events(), ::testing::ElementsAreArray(expected));
 }
 
+TEST_F(DeathNotice, N24_TheEndOfALifeThatNobodyToldOfIsReportedToo) {
+  auto watcher = join("watcher"), other = join("other");
+  const Heard heard(*watcher);
+  const net::Record before = record_of(*other);
+  WorkerAccess::core(*other).abandon("was killed");
+  // Its next life is found by its name before any event is read, and no event says that it is gone.
+  net::Record next = before;
+  next.incarnation = make_incarnation();
+  EXPECT_EQ(meeting_point.claim_name(next, before), std::nullopt);
+  EXPECT_EQ(watcher->peer("other").name(), "other");
+  meeting_point.add_event({.kind = Kind::joined, .record = next});
+  EXPECT_TRUE(heard.hears("other joined"));
+  EXPECT_THAT(heard.events(), ElementsAre("other died", "other joined"));
+}
+
 TEST_F(DeathNotice, N24_OneThatTakesTheNameOfALivingWorkerIsReportedAllTheSame) {
   auto watcher = join("watcher"), other = join("other");
   const Heard heard(*watcher);

@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -58,7 +59,7 @@ struct End {
                                     .budget = std::make_shared<net::SegmentBudget>(size_t{2} << 30U),
                                     .handler = handler},
                                    {.name = name, .incarnation = make_incarnation()}, {.segments = segments});
-    meeting_point.publish(endpoint->record());
+    if (meeting_point.claim_name(endpoint->record(), {})) std::abort();
   }
   std::shared_ptr<net::Runtime> runtime;
   net::MeetingPoint meeting_point;
